@@ -1,0 +1,88 @@
+"""What every command needs, made when first asked for: the policy, the ledger, the door to Slurm, and where to print."""
+
+import json
+import os
+import pwd
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from guardctl.cluster.protocol import Cluster
+    from guardctl.ledger.store import Ledger
+    from guardctl.words.policy import Policy
+
+
+def utc_now() -> datetime:
+    """The time, with its zone."""
+    return datetime.now(UTC)
+
+
+@dataclass
+class Context:
+    """The lazily made parts that commands share; `config_path` None: the usual place, or the defaults."""
+
+    config_path: Path | None = None
+
+    @cached_property
+    def policy(self) -> "Policy":
+        """The policy file, validated."""
+        from guardctl.words import policy
+
+        return policy.load(self.config_path)
+
+    @cached_property
+    def ledger(self) -> "Ledger":
+        """The ledger, opened and up to date."""
+        from guardctl.ledger.store import Ledger
+
+        return Ledger.open(self.policy.ledger_url)
+
+    @cached_property
+    def cluster(self) -> "Cluster":
+        """Slurm, by its commands."""
+        from guardctl.cluster.slurm import SlurmCommands
+
+        return SlurmCommands(deadline_s=self.policy.command_deadline_s)
+
+    @cached_property
+    def out(self) -> "Console":
+        """Where tables go: stdout."""
+        from rich.console import Console
+
+        return Console()
+
+    @cached_property
+    def err(self) -> "Console":
+        """Where words for the person go: stderr, so that stdout stays data."""
+        from rich.console import Console
+
+        return Console(stderr=True)
+
+
+def of(ctx: typer.Context) -> Context:
+    """The shared parts of this run."""
+    if not isinstance(ctx.obj, Context):
+        raise TypeError("the command was called without its context")
+    return ctx.obj
+
+
+def user_name() -> str:
+    """The login name of whoever runs this, as Slurm will write it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    json.dump(document, sys.stdout, indent=2)
+    sys.stdout.write("\n")
