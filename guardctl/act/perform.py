@@ -78,9 +78,7 @@ def _drain(action: Action, _standings: Mapping[str, Standing], world: World) -> 
     return events + world.record(_drain_outcome(world, world.cluster.node(node), action, incident, detail))
 
 
-def _drain_outcome(
-    world: World, after: Node | None, action: Action, incident: str, detail: Mapping[str, Any]
-) -> Event:
+def _drain_outcome(world: World, after: Node | None, action: Action, incident: str, detail: Mapping[str, Any]) -> Event:
     """DRAINED if the node now shows exactly what was asked for, else DRAIN_FAILED with what it shows."""
     node = action.nodes[0]
     if after is None or not after.drained or after.reason != detail["reason"]:
@@ -119,7 +117,9 @@ def _quarantine(action: Action, standings: Mapping[str, Standing], world: World)
     if foreign:
         world.cluster.unreserve(name)
         why = "somebody touched its drain before the quarantine: left to them"
-        return world.record(*(_event(world, node, EventKind.MONITOR, why, standings[node].incident) for node in foreign))
+        return world.record(
+            *(_event(world, node, EventKind.MONITOR, why, standings[node].incident) for node in foreign)
+        )
     events: list[Event] = []
     for node in action.nodes:
         events += _undrain_into(world, standings[node], name, nodes)

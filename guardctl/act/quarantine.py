@@ -33,9 +33,10 @@ def begins(view: View) -> Iterator[Action]:
 
 
 def _holds(view: View) -> Iterator[Action]:
-    """A node that its sweep did not pass is drained before its reservation goes; a passed one never waits here."""
+    """A node that its sweep did not pass, or that a person holds, is drained; a reservation of ours goes only then."""
     for standing in view.standings.values():
-        if not _awaits_hold(standing) or standing.node not in view.snapshot.nodes:
+        node = view.snapshot.nodes.get(standing.node)
+        if node is None or node.drained or not _awaits_hold(standing):
             continue
         refusal = _in_service_refusal(view, standing)
         kind = ActionKind.REFUSE if refusal else ActionKind.HOLD
@@ -44,12 +45,12 @@ def _holds(view: View) -> Iterator[Action]:
 
 
 def _awaits_hold(standing: Standing) -> bool:
-    return standing.outcome in NOT_PASSED and standing.drain is None
+    return standing.drain is None and (standing.held or standing.outcome in NOT_PASSED)
 
 
 def _in_service_refusal(view: View, standing: Standing) -> str:
     """Only a node that a person swept while it was in service needs the leave to drain; a quarantined one is out."""
-    if standing.reservation is not None:
+    if standing.reservation is not None or standing.held:
         return ""
     return rules.refusal(view, view.snapshot.nodes[standing.node], ("sweep",))
 

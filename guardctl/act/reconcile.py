@@ -12,7 +12,6 @@ from guardctl.act.ownership import Claim, as_detail, claim, mark_of
 from guardctl.cluster.records import Node, Snapshot
 from guardctl.words.records import Event, EventKind, Standing, State
 
-RESERVED = frozenset({State.QUARANTINED, State.SWEEPING})
 OUT_BY_DRAIN = frozenset({State.DRAINING, State.REPAIR, State.HELD, State.RETIRED})
 
 
@@ -34,7 +33,7 @@ def _news(node: Node, standing: Standing, snapshot: Snapshot, prefix: str) -> It
     who = claim(node, standing)
     if who is Claim.INTENDED or standing.intent is not None:
         yield _intent(node, who)
-    elif standing.state in RESERVED:
+    elif standing.reservation is not None:
         yield from _reserved(node, standing, snapshot, who)
     elif standing.state in OUT_BY_DRAIN and standing.drain is not None:
         yield from _drained(node, standing, snapshot, who, prefix)

@@ -260,6 +260,7 @@ class Standing:
     reservation: str | None = None
     sweep: str | None = None
     triages_at: tuple[datetime, ...] = ()
+    triaged: str | None = None  # the incident of the last triage: one stay out of service counts once
     settled_at: datetime | None = None
     held: bool = False
     gpu_uuids: tuple[str, ...] = ()
