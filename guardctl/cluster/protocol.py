@@ -29,7 +29,10 @@ class Submission:
 
 
 class Cluster(Protocol):
-    """What guardctl asks of Slurm and tells it. Every call has a deadline and raises `ClusterError` subclasses only.
+    """What guardctl asks of Slurm and tells it.
+
+    Every call has a deadline and raises `ClusterError` and its subclasses, or `InputError` before anything is run for
+    a value that Slurm could misread (a reason with quotes or over 99 characters, a host list where one node belongs).
 
     Writes do not read back by themselves: guardctl.act.perform reads back with `node` after each and records what took.
     """
@@ -51,7 +54,7 @@ class Cluster(Protocol):
         ...
 
     def set_reason(self, node: str, reason: str) -> None:
-        """Put `reason` on a node without changing its state."""
+        """Put `reason` on a node that is DOWN or DRAIN, its state unchanged; on others 22.05 forgets it silently."""
         ...
 
     def reserve(self, name: str, nodes: Sequence[str], duration_s: float) -> None:
@@ -63,7 +66,7 @@ class Cluster(Protocol):
         ...
 
     def unreserve(self, name: str) -> None:
-        """Delete a reservation."""
+        """Delete a reservation; one that is gone already is no error."""
         ...
 
     def submit(self, job: Submission) -> str:

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-
 UNUSABLE = frozenset({
-    "DRAIN", "FAIL", "MAINT", "RESERVED", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_REQUESTED",
-    "REBOOT_ISSUED", "INVALID_REG",
+    "DRAIN", "FAIL", "MAINT", "RESERVED", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN",
+    "POWER_DRAIN", "REBOOT_REQUESTED", "REBOOT_ISSUED", "INVALID_REG",
+})  # fmt: skip
+# the states in which a job holds nodes; 22.05 prints some of them in place of RUNNING
+HOLDING = frozenset({
+    "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED",
 })  # fmt: skip
 
 
@@ -52,7 +55,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job. `nodes` is empty while it pends. `uid` and `user` as Slurm says; `comment` is the user's words."""
+    """One job. `nodes` is empty and `start_at` None while it pends; `nodes` stay when it has ended.
+
+    `uid` and `user` as Slurm says; `comment` is the user's words. `reason`: why it pends or how it ended.
+    """
 
     job_id: str
     name: str
@@ -69,7 +75,7 @@ class Job:
     @property
     def running(self) -> bool:
         """It holds nodes."""
-        return self.state in {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
+        return self.state in HOLDING
 
 
 @dataclass(frozen=True, slots=True)
