@@ -51,6 +51,9 @@ class Judge(Section):
     min_peers: int = Field(3, ge=2, le=1000, description="equal peers needed for a comparison; below: cannot tell")
     min_steps: int = Field(2, ge=1, le=1000, description="steps per window and rank; fewer: the window says nothing")
     clock_fraction: float = Field(0.10, gt=0, lt=1, description="SM clock below the peers' median under load: slow")
+    reason_share: float = Field(
+        0.5, gt=0, le=1, description="share of a window's samples with a thermal or power-brake reason, above the peers"
+    )
     hot_c: float = Field(85.0, ge=40, le=120, description="C; NVIDIA data-centre GPUs slow down from 85-90 C")
     throttled_excess: float = Field(0.15, gt=0, le=1, description="share of time throttled by the cgroup above peers")
     retransmits_per_s: float = Field(1.0, ge=0, description="TCP retransmits per s; and over ten times the peers'")

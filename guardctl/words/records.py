@@ -136,6 +136,7 @@ class Score:
     windows_slow: int = 0
     num_peers: int = 0
     job_id: str | None = None
+    uuid: str | None = None  # of the GPU, where the source says it
 
     @property
     def rate(self) -> float | None:
@@ -204,9 +205,6 @@ class EventKind(StrEnum):
     REFUSED = "refused"  # an action that a rule stopped, and which
     HOOK = "hook"  # a note that a prolog or epilog left
     MONITOR = "monitor"  # a tick that could not act, an alarm
-
-
-NOT_PASSED = frozenset({EventKind.SWEEP_FAILED, EventKind.SWEEP_INCONCLUSIVE})
 
 
 @dataclass(frozen=True, slots=True)
