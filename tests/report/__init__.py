@@ -1,0 +1,1 @@
+"""What people and programs see, from one week of a small cluster."""
