@@ -8,24 +8,29 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import pandas as pd
 
+from guardctl.act import outcomes
 from guardctl.act.decide import decide
 from guardctl.act.lock import held
-from guardctl.act.perform import World, perform
+from guardctl.act.perform import World, perform, rehearse
 from guardctl.act.reconcile import reconcile
+from guardctl.cluster.dryrun import DryRun
 from guardctl.cluster.records import Job, Snapshot
 from guardctl.judge import checks, score, tables, verdict
 from guardctl.observe import spool, steps, verdict_file
 from guardctl.sweep import run as sweep_run
-from guardctl.words.errors import ClusterError, GuardError
+from guardctl.sweep.state import Sweep
+from guardctl.words.errors import BusyError, ClusterError, GuardError
 from guardctl.words.policy import Policy
-from guardctl.words.records import Action, Event, EventKind, Finding, Score, Standing, Verdict
+from guardctl.words.records import Action, Event, EventKind, Finding, Health, Kind, Score, Standing, State, Verdict
 
 log = logging.getLogger(__name__)
+SCORES = "scores.json"
 NUM_NODES = "num_nodes"  # the key in the ledger's meta table
 
 
@@ -50,10 +55,7 @@ def tick(world: World) -> Tick:
     _refuse_partial(world, snapshot)
     happened = _catch_up(world, snapshot, now)
     standings = world.ledger.standings(now)
-    telemetry, step_table = look(snapshot, standings, world.policy, now)
-    findings = checks.latest(telemetry, world.policy)
-    scores = judge_scores(telemetry, step_table, snapshot, world.policy, now)
-    verdicts = verdict.judge(scores, findings, standings, world.policy, now)
+    scores, findings, verdicts = conclude(snapshot, standings, world.policy, now)
     actions = decide(verdicts, standings, snapshot, world.policy, now,
                      drains_at=_drains_at(world, now), stopped=world.policy.kill_switch.exists())  # fmt: skip
     done = perform(actions, standings, world)
@@ -66,7 +68,7 @@ def tick(world: World) -> Tick:
 
 
 def _refuse_partial(world: World, snapshot: Snapshot) -> None:
-    """A sudden drop in the number of nodes is an answer in part (hidden partitions, PrivateData), not a small cluster."""
+    """A sudden drop in the number of nodes is an answer in part (PrivateData, hidden partitions), no small cluster."""
     num_nodes = len(snapshot.nodes)
     before = int(world.ledger.meta(NUM_NODES) or 0)
     world.ledger.set_meta(NUM_NODES, str(num_nodes))
@@ -84,12 +86,24 @@ def _catch_up(world: World, snapshot: Snapshot, now: datetime) -> list[Event]:
     events = world.record(*reconcile(snapshot, world.ledger.standings(now), now, prefix=prefix))
     for sweep in sweep_run.active(world.policy):
         try:
-            stepped = sweep_run.step(sweep, world.cluster, world.policy, now)
+            with sweep_run.locked(sweep, world.policy):
+                events += advance(sweep, world, snapshot, now)
+        except BusyError:
+            log.debug("sweep %s is in the hands of a person", sweep.id)
         except ClusterError as error:
             log.error("sweep %s waits: %s", sweep.id, error)
-            continue
-        events += world.record(*_outcomes(stepped, world.ledger.standings(now), now))
     return events
+
+
+def advance(sweep: Sweep, world: World, snapshot: Snapshot, now: datetime) -> list[Event]:
+    """One step of a sweep; when it is done, its outcomes go to the ledger."""
+    orphaned = sweep.reservation and sweep.reservation not in snapshot.reservations
+    if orphaned and not sweep.done:
+        sweep = sweep_run.cancel(sweep, world.cluster, world.policy, now)
+    sweep = sweep_run.step(sweep, world.cluster, world.policy, now, snapshot=snapshot)
+    if not sweep.done:
+        return []
+    return sweep_ended(sweep, world)
 
 
 def _drains_at(world: World, now: datetime) -> list[datetime]:
@@ -100,14 +114,28 @@ def _drains_at(world: World, now: datetime) -> list[datetime]:
 # --- what it means --------------------------------------------------------------------------------------------------
 
 
+def conclude(
+    snapshot: Snapshot, standings: Mapping[str, Standing], policy: Policy, now: datetime
+) -> tuple[list[Score], list[Finding], list[Verdict]]:
+    """Scores, findings and verdicts, from what lies in the spool."""
+    telemetry, step_table = look(snapshot, standings, policy, now)
+    findings = checks.latest(telemetry, policy)
+    scores = judge_scores(telemetry, step_table, snapshot, policy, now)
+    return scores, findings, verdict.judge(scores, findings, standings, policy, now)
+
+
 def look(
     snapshot: Snapshot, standings: Mapping[str, Standing], policy: Policy, now: datetime
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Telemetry and steps of the windows that count, without evidence that is spent or from before the node's job."""
     since = now - timedelta(seconds=policy.judge.window_s * (policy.judge.windows + 1))
     telemetry = spool.read(policy.state_dir, list(snapshot.nodes), since)
-    jobs = {job.job_id: job.uid for job in snapshot.jobs.values() if job.running and job.uid is not None}
-    step_table, warnings = steps.read(policy.state_dir, jobs, since, policy.observe.max_step_file_bytes)
+    owners = {
+        job.job_id: steps.Owner(job.uid, frozenset(job.nodes))
+        for job in snapshot.jobs.values()
+        if job.running and job.uid is not None
+    }
+    step_table, warnings = steps.read(policy.state_dir, owners, since, policy.observe.max_step_file_bytes)
     for warning in warnings:
         log.warning("%s", warning)
     settled = {name: standing.settled_at for name, standing in standings.items() if standing.settled_at}
@@ -137,10 +165,88 @@ def _has_peers(job: Job, snapshot: Snapshot, policy: Policy) -> bool:
 
 
 def publish(
-    policy: Policy, scores: Sequence[Score], verdicts: Sequence[Verdict], standings: Mapping[str, Standing], now: datetime
+    policy: Policy,
+    scores: Sequence[Score],
+    verdicts: Sequence[Verdict],
+    standings: Mapping[str, Standing],
+    now: datetime,
 ) -> None:
     """The monitor's view for agents (a verdict per node, with an expiry) and for people (the last scores)."""
-    del scores, verdicts, standings, policy, now
+    worst = {each.node: each for each in sorted(verdicts, key=lambda each: each.hard) if each.node}
+    for node in sorted({*worst, *(name for name, each in standings.items() if each.state is not State.HEALTHY)}):
+        found, standing = worst.get(node), standings.get(node, Standing(node))
+        health = found.health if found else Health.HEALTHY if standing.state is State.HEALTHY else Health.SUSPECT
+        why = found.cause if found else standing.why
+        expires_at = now.timestamp() + policy.hook.verdict_ttl_s
+        said = {"schema": verdict_file.SCHEMA, "node": node, "health": health, "why": why, "expires_at": expires_at}
+        verdict_file.replace(policy.state_dir / "verdicts" / f"{node}.json", said)
+    _keep_scores(policy, scores, now)
+
+
+def _keep_scores(policy: Policy, scores: Sequence[Score], now: datetime) -> None:
+    """The newest score of each node, device and signal; those of nodes that are idle now stay."""
+    kept = {_key(each): (each, at) for each, at in _kept_scores(policy)} | {_key(each): (each, now) for each in scores}
+    rows = [{**asdict(each), "at": at.isoformat()} for each, at in kept.values()]
+    verdict_file.replace(policy.state_dir / SCORES, {"scores": rows})
+
+
+def _key(each: Score) -> tuple[str, int | None, str]:
+    return each.node, each.gpu, each.signal
+
+
+def last_scores(policy: Policy, standings: Mapping[str, Standing]) -> list[Score]:
+    """The last scores of each node, without what a sweep or a person has settled since."""
+    settled = {name: standing.settled_at for name, standing in standings.items() if standing.settled_at}
+    return [each for each, at in _kept_scores(policy) if each.node not in settled or at > settled[each.node]]
+
+
+def _kept_scores(policy: Policy) -> list[tuple[Score, datetime]]:
+    """What `_keep_scores` wrote; nothing where there is no such file yet, or not a whole one."""
+    try:
+        rows = json.loads((policy.state_dir / SCORES).read_text(encoding="utf-8"))["scores"]
+        return [(_score(row), datetime.fromisoformat(row["at"])) for row in rows]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s: left out: %s", policy.state_dir / SCORES, error)
+        return []
+
+
+def _score(row: Mapping[str, Any]) -> Score:
+    fields: dict[str, Any] = {key: value for key, value in row.items() if key != "at"}
+    return Score(**{**fields, "kind": Kind(fields["kind"])})
+
+
+# --- what people ask for --------------------------------------------------------------------------------------------
+
+
+def sweep_started(sweep: Sweep, world: World) -> list[Event]:
+    """Events for a sweep that a person started."""
+    standings, now = world.ledger.standings(world.clock()), world.clock()
+    detail = {"sweep": sweep.id, "partners": list(sweep.partners)}
+    return [Event(node, now, EventKind.SWEEP_STARTED, f"a sweep asked for by {world.user}",
+                  standings.get(node, Standing(node)).incident, detail) for node in sweep.nodes]  # fmt: skip
+
+
+def sweep_ended(sweep: Sweep, world: World) -> list[Event]:
+    """The outcomes of a sweep that a person waited for, recorded."""
+    values, now = sweep_run.passed_values(sweep, world.policy), world.clock()
+    events = world.record(*outcomes.events(sweep, values, world.ledger.standings(now), now))
+    sweep_run.collect(sweep, world.policy)
+    return events
+
+
+def dry_run(world: World, dry: DryRun) -> list[str]:
+    """What a tick would decide now, and the exact commands; nothing is changed, recorded or published."""
+    now = world.clock()
+    snapshot, standings = world.cluster.snapshot(now), world.ledger.standings(now)
+    _, _, verdicts = conclude(snapshot, standings, world.policy, now)
+    lines = []
+    for action in decide(verdicts, standings, snapshot, world.policy, now, drains_at=_drains_at(world, now)):
+        before = len(dry.commands)
+        rehearse(action, dry, world.policy)
+        lines += [f"# {action.kind} {','.join(action.nodes)}: {action.why}", *dry.commands[before:]]
+    return lines or ["# nothing to do"]
 
 
 # --- the daemon -----------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from guardctl.cluster.records import Node, Snapshot
 from guardctl.words.policy import Policy
 from guardctl.words.records import (
     IN_SERVICE,
-    NOT_PASSED,
     Action,
     ActionKind,
+    EventKind,
     Health,
     Standing,
     State,
@@ -91,6 +91,6 @@ def _watches(view: View) -> Iterator[Action]:
 def _clear(view: View, standing: Standing) -> Iterator[Action]:
     limits = {State.SUSPECT: view.policy.quarantine.suspect_s, State.PROBATION: view.policy.quarantine.probation_s}
     limit = limits.get(standing.state)
-    if limit is not None and standing.outcome not in NOT_PASSED and view.age_s(standing) >= limit:
+    if limit is not None and standing.outcome is not EventKind.SWEEP_FAILED and view.age_s(standing) >= limit:
         what = "probation was quiet" if standing.state is State.PROBATION else "no more evidence"
         yield Action(ActionKind.CLEAR, (standing.node,), f"{what} for {limit:g} s", standing.incident)

@@ -16,10 +16,11 @@ from guardctl.act.ownership import Claim, as_detail, claim, mark_of
 from guardctl.cluster.protocol import Cluster
 from guardctl.cluster.records import Node
 from guardctl.ledger.store import Ledger
+from guardctl.sweep import baseline
 from guardctl.sweep import run as sweep_run
 from guardctl.words.errors import ClusterError
 from guardctl.words.policy import Policy
-from guardctl.words.records import Action, ActionKind, DrainMark, Event, EventKind, Standing, Verdict
+from guardctl.words.records import Action, ActionKind, Event, EventKind, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,21 @@ def perform(actions: Iterable[Action], standings: Mapping[str, Standing], world:
 def _failures(action: Action, error: ClusterError, world: World) -> list[Event]:
     why = f"{action.kind} did not work: {error}"
     return [_event(world, node, EventKind.MONITOR, why, action.incident) for node in action.nodes]
+
+
+def rehearse(action: Action, cluster: Cluster, policy: Policy) -> None:
+    """The writes of an action without its checks, for a cluster that only notes them."""
+    name = action.detail.get("reservation") or f"{policy.quarantine.reservation_prefix}_{action.incident}"
+    if action.kind in {ActionKind.DRAIN, ActionKind.HOLD}:
+        cluster.drain(action.nodes[0], ownership.reason(action.incident or "new", action.why))
+    elif action.kind is ActionKind.QUARANTINE:
+        cluster.reserve(name, (*action.nodes, *action.detail["partners"]), policy.quarantine.duration_s)
+        for node in action.nodes:
+            cluster.undrain(node)
+    elif action.kind in {ActionKind.RELEASE, ActionKind.UNRESERVE}:
+        cluster.unreserve(name)
+    elif action.kind is ActionKind.RENEW:
+        cluster.renew(name, policy.quarantine.duration_s)
 
 
 # --- drains ---------------------------------------------------------------------------------------------------------
@@ -144,18 +160,22 @@ def _undrain_into(world: World, standing: Standing, reservation: str, nodes: Seq
 
 
 def _sweep(action: Action, standings: Mapping[str, Standing], world: World) -> list[Event]:
-    sweep = sweep_run.start(
+    """Start a sweep, or take over the one that a killed monitor had written down but not recorded."""
+    reservation = action.detail["reservation"]
+    begun = [each for each in sweep_run.active(world.policy) if each.reservation == reservation and not each.done]
+    sweep = begun[0] if begun else sweep_run.start(
         world.policy,
         suspects=action.nodes,
         partners=action.detail["partners"],
-        reservation=action.detail["reservation"],
+        reservation=reservation,
         now=world.clock(),
-    )
-    detail = {"sweep": sweep.id, "partners": list(sweep.partners)}
-    return world.record(
-        *(_event(world, node, EventKind.SWEEP_STARTED, "its sweep starts", standings[node].incident, detail)
-          for node in action.nodes)
+        kinds={node: standings[node].kinds for node in action.nodes},
+        baselines=baseline.from_events(world.ledger.events(kinds=[EventKind.BASELINE])),
     )  # fmt: skip
+    detail = {"sweep": sweep.id, "partners": list(sweep.partners)}
+    start = [_event(world, node, EventKind.SWEEP_STARTED, "its sweep starts", standings[node].incident, detail)
+             for node in action.nodes]  # fmt: skip
+    return world.record(*start)
 
 
 def _release(action: Action, standings: Mapping[str, Standing], world: World) -> list[Event]:
@@ -193,7 +213,7 @@ def _noted(kind: EventKind) -> "Performer":
     return note
 
 
-def _event(  # one line per fact of an event is the shortest way to say it
+def _event(
     world: World,
     node: str,
     kind: EventKind,

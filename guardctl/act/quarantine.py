@@ -14,7 +14,7 @@ from guardctl.act import budget, rules
 from guardctl.act.ownership import Claim, claim
 from guardctl.act.view import View, protected
 from guardctl.cluster.records import Node, Reservation
-from guardctl.words.records import NOT_PASSED, Action, ActionKind, EventKind, Kind, Standing, State
+from guardctl.words.records import Action, ActionKind, EventKind, Kind, Standing, State
 
 
 def ends(view: View) -> Iterator[Action]:
@@ -45,7 +45,10 @@ def _holds(view: View) -> Iterator[Action]:
 
 
 def _awaits_hold(standing: Standing) -> bool:
-    return standing.drain is None and (standing.held or standing.outcome in NOT_PASSED)
+    """Held by a person, convicted, or undecided in a quarantine; an undecided node in service just stays there."""
+    undecided = standing.outcome is EventKind.SWEEP_INCONCLUSIVE and standing.reservation is not None
+    convicted = standing.outcome is EventKind.SWEEP_FAILED
+    return standing.drain is None and (standing.held or convicted or undecided)
 
 
 def _in_service_refusal(view: View, standing: Standing) -> str:
@@ -128,7 +131,7 @@ def _quarantines(view: View) -> Iterator[Action]:
     suspects = [standing for standing in view.standings.values() if _may_be_quarantined(view, standing)]
     if not suspects:
         return
-    partners = _partners(view, [each.node for each in suspects])
+    partners = choose_partners(view, [each.node for each in suspects])
     ready = tuple(each.node for each in suspects if partners or not _waits_for_partner(view, each))
     if ready:
         yield Action(
@@ -155,7 +158,7 @@ def _waits_for_partner(view: View, standing: Standing) -> bool:
     return bool(network) and view.age_s(standing) < view.policy.sweep.partner_wait_s
 
 
-def _partners(view: View, suspects: Sequence[str]) -> tuple[str, ...]:
+def choose_partners(view: View, suspects: Sequence[str]) -> tuple[str, ...]:
     """Idle healthy nodes of the first suspect's kind: a measure for the rest, and the other end of their links."""
     like = view.snapshot.nodes[suspects[0]]
     fit = [node for node in view.snapshot.nodes.values() if _may_be_partner(view, node, like)]

@@ -7,8 +7,16 @@ from typing import Annotated
 import typer
 
 from guardctl import __version__
-from guardctl.cli import commands_agent, commands_look, commands_monitor, commands_people, commands_plan
-from guardctl.cli import commands_setup, commands_store, commands_sweep
+from guardctl.cli import (
+    commands_agent,
+    commands_look,
+    commands_monitor,
+    commands_people,
+    commands_plan,
+    commands_setup,
+    commands_store,
+    commands_sweep,
+)
 from guardctl.cli.context import Context
 
 HELP = """Keep slow and sick nodes out of large GPU training jobs on Slurm.
@@ -38,7 +46,9 @@ def _options(
         Path | None, typer.Option("--config", envvar="GUARDCTL_CONFIG", help="Policy file.", show_default=False)
     ] = None,
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="More on stderr; twice: still more.")] = 0,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback is all it does
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")
+    ] = False,
 ) -> None:
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -74,7 +74,9 @@ def _prepare(output: Path, text: str, state_dir: Path) -> None:
         steps.mkdir(exist_ok=True)
         steps.chmod(0o1777)
     except OSError as error:
-        raise GuardError(f"{error.filename}: {error.strerror}", hint="run it as the user that the monitor runs as") from error
+        raise GuardError(
+            f"{error.filename}: {error.strerror}", hint="run it as the user that the monitor runs as"
+        ) from error
 
 
 def doctor(

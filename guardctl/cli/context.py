@@ -1,8 +1,9 @@
-"""What every command needs, made when first asked for: the policy, the ledger, the door to Slurm, and where to print."""
+"""What every command needs, made when first asked for: the policy, the ledger, the door to Slurm, the console."""
 
 import json
 import os
 import pwd
+import socket
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from guardctl import __version__
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from guardctl.cluster.protocol import Cluster
+    from guardctl.act.perform import World
+    from guardctl.cluster.slurm import SlurmCommands
     from guardctl.ledger.store import Ledger
     from guardctl.words.policy import Policy
 
@@ -46,11 +50,21 @@ class Context:
         return Ledger.open(self.policy.ledger_url)
 
     @cached_property
-    def cluster(self) -> "Cluster":
+    def cluster(self) -> "SlurmCommands":
         """Slurm, by its commands."""
         from guardctl.cluster.slurm import SlurmCommands
 
         return SlurmCommands(deadline_s=self.policy.command_deadline_s)
+
+    def world(self, *, act: bool | None = None) -> "World":
+        """What acting needs; `act` takes the place of the policy's act.mode for this run."""
+        from guardctl.act.perform import World
+
+        policy = self.policy
+        if act is not None:
+            changed = policy.act.model_copy(update={"mode": "act" if act else "observe"})
+            policy = policy.model_copy(update={"act": changed})
+        return World(self.cluster, self.ledger, policy, utc_now, user_name(), socket.gethostname(), __version__)
 
     @cached_property
     def out(self) -> "Console":

@@ -83,7 +83,9 @@ def _state(context: Context) -> Check:
 
 @_guarded("ledger", "guardctl ledger upgrade")
 def _ledger(context: Context) -> Check:
-    return Check("ledger", Mark.OK, f"{context.policy.ledger_url}, {len(context.ledger.events(limit=1))} or more events")
+    return Check(
+        "ledger", Mark.OK, f"{context.policy.ledger_url}, {len(context.ledger.events(limit=1))} or more events"
+    )
 
 
 @_guarded("Slurm", "apt-get install slurm-client, or put its commands on PATH")
@@ -92,7 +94,9 @@ def _slurm(context: Context) -> Check:
 
     snapshot = context.cluster.snapshot(utc_now())
     num_gpus = sum(node.num_gpus for node in snapshot.nodes.values())
-    return Check("Slurm", Mark.OK, f"{snapshot.version}, {len(snapshot.nodes)} nodes, {num_gpus} GPUs, controller answers")
+    return Check(
+        "Slurm", Mark.OK, f"{snapshot.version}, {len(snapshot.nodes)} nodes, {num_gpus} GPUs, controller answers"
+    )
 
 
 def _munge(_context: Context) -> Check:
@@ -133,7 +137,7 @@ def _hooks(_context: Context) -> Check:
 
 
 def _slurm_config() -> dict[str, str]:
-    lines = run(["scontrol", "show", "config"], deadline_s=10).splitlines()
+    lines = run(["scontrol", "show", "config"], deadline_s=10).stdout.splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line)
     return {key.strip().removesuffix("[0]"): value.strip() for key, value in pairs}
 
@@ -148,7 +152,9 @@ def _agents(context: Context) -> Check:
         fix = "start `guardctl agent` on every node: slurm/guardctl-agent.service"
         return Check("agents", Mark.WARN, "no node has written telemetry yet", fix)
     if stale:
-        return Check("agents", Mark.WARN, f"silent: {', '.join(stale[:8])}", "systemctl status guardctl-agent, on those")
+        return Check(
+            "agents", Mark.WARN, f"silent: {', '.join(stale[:8])}", "systemctl status guardctl-agent, on those"
+        )
     return Check("agents", Mark.OK, f"{len(ages)} nodes write telemetry")
 
 
@@ -163,7 +169,9 @@ def _torch(context: Context) -> Check:
     except GuardError:
         python = sys.executable
     code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU')"
-    return _child("torch", python, code, "for sweeps:", "pip install 'guardctl[sweep]', or set sweep.python in the policy")
+    return _child(
+        "torch", python, code, "for sweeps:", "pip install 'guardctl[sweep]', or set sweep.python in the policy"
+    )
 
 
 def _pyslurm(_context: Context) -> Check:
@@ -174,7 +182,7 @@ def _pyslurm(_context: Context) -> Check:
 
 def _child(name: str, python: str, code: str, what: str, fix: str) -> Check:
     try:
-        return Check(name, Mark.OK, f"{what} {run([python, '-c', code], deadline_s=CHILD_DEADLINE_S).strip()}")
+        return Check(name, Mark.OK, f"{what} {run([python, '-c', code], deadline_s=CHILD_DEADLINE_S).stdout.strip()}")
     except CommandError as error:
         reason = error.stderr.splitlines()[-1] if error.stderr else str(error)
         return Check(name, Mark.ABSENT, reason, fix)

@@ -48,5 +48,9 @@ def _range(info: FieldInfo) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_value(each)}" for key, each in value.items()) + " }" if value else "{}"
+        return (
+            "{ " + ", ".join(f"{json.dumps(key)} = {_value(each)}" for key, each in value.items()) + " }"
+            if value
+            else "{}"
+        )
     return json.dumps(str(value) if isinstance(value, Path) else value)
