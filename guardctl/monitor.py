@@ -21,7 +21,8 @@ from guardctl.act.perform import World, perform, rehearse
 from guardctl.act.reconcile import reconcile
 from guardctl.cluster.dryrun import DryRun
 from guardctl.cluster.records import Job, Snapshot
-from guardctl.judge import checks, score, tables, verdict
+from guardctl.judge import checks, inventory, score, tables, verdict
+from guardctl.ledger.hardware import Gpu
 from guardctl.observe import spool, steps, verdict_file
 from guardctl.sweep import run as sweep_run
 from guardctl.sweep.state import Sweep
@@ -55,7 +56,9 @@ def tick(world: World) -> Tick:
     _refuse_partial(world, snapshot)
     happened = _catch_up(world, snapshot, now)
     standings = world.ledger.standings(now)
-    scores, findings, verdicts = conclude(snapshot, standings, world.policy, now)
+    telemetry, step_table = look(snapshot, standings, world.policy, now)
+    happened += take_inventory(telemetry, world, now)
+    scores, findings, verdicts = conclude(telemetry, step_table, snapshot, standings, world.policy, now)
     actions = decide(verdicts, standings, snapshot, world.policy, now,
                      drains_at=_drains_at(world, now), stopped=world.policy.kill_switch.exists())  # fmt: skip
     done = perform(actions, standings, world)
@@ -97,13 +100,18 @@ def _catch_up(world: World, snapshot: Snapshot, now: datetime) -> list[Event]:
 
 def advance(sweep: Sweep, world: World, snapshot: Snapshot, now: datetime) -> list[Event]:
     """One step of a sweep; when it is done, its outcomes go to the ledger."""
-    orphaned = sweep.reservation and sweep.reservation not in snapshot.reservations
-    if orphaned and not sweep.done:
+    if not sweep.done and _is_orphaned(sweep, world.ledger.standings(now), snapshot):
         sweep = sweep_run.cancel(sweep, world.cluster, world.policy, now)
     sweep = sweep_run.step(sweep, world.cluster, world.policy, now, snapshot=snapshot)
     if not sweep.done:
         return []
     return sweep_ended(sweep, world)
+
+
+def _is_orphaned(sweep: Sweep, standings: Mapping[str, Standing], snapshot: Snapshot) -> bool:
+    """A sweep of a quarantine that is over: its reservation is gone, or people took all of its suspects over."""
+    waiting = [node for node in sweep.nodes if standings.get(node, Standing(node)).sweep == sweep.id]
+    return bool(sweep.reservation) and (sweep.reservation not in snapshot.reservations or not waiting)
 
 
 def _drains_at(world: World, now: datetime) -> list[datetime]:
@@ -114,11 +122,27 @@ def _drains_at(world: World, now: datetime) -> list[datetime]:
 # --- what it means --------------------------------------------------------------------------------------------------
 
 
+def take_inventory(telemetry: pd.DataFrame, world: World, now: datetime) -> Sequence[Event]:
+    """Which GPU is where, by UUID: news of it is in the ledger, so that a moved card keeps its past."""
+    seen = [
+        Gpu(str(each["uuid"]), str(each["node"]), str(each["slot"]), each["serial"], each["board"], each["name"],
+            each["boot_id"])
+        for each in inventory.gpus(telemetry)
+    ]  # fmt: skip
+    return world.ledger.record_hardware(
+        seen, now, actor=f"{world.user}@{world.host}", version=world.version, policy_hash=world.policy.digest
+    )
+
+
 def conclude(
-    snapshot: Snapshot, standings: Mapping[str, Standing], policy: Policy, now: datetime
+    telemetry: pd.DataFrame,
+    step_table: pd.DataFrame,
+    snapshot: Snapshot,
+    standings: Mapping[str, Standing],
+    policy: Policy,
+    now: datetime,
 ) -> tuple[list[Score], list[Finding], list[Verdict]]:
-    """Scores, findings and verdicts, from what lies in the spool."""
-    telemetry, step_table = look(snapshot, standings, policy, now)
+    """Scores, findings and verdicts, from what `look` gave."""
     findings = checks.latest(telemetry, policy)
     scores = judge_scores(telemetry, step_table, snapshot, policy, now)
     return scores, findings, verdict.judge(scores, findings, standings, policy, now)
@@ -240,7 +264,8 @@ def dry_run(world: World, dry: DryRun) -> list[str]:
     """What a tick would decide now, and the exact commands; nothing is changed, recorded or published."""
     now = world.clock()
     snapshot, standings = world.cluster.snapshot(now), world.ledger.standings(now)
-    _, _, verdicts = conclude(snapshot, standings, world.policy, now)
+    telemetry, step_table = look(snapshot, standings, world.policy, now)
+    _, _, verdicts = conclude(telemetry, step_table, snapshot, standings, world.policy, now)
     lines = []
     for action in decide(verdicts, standings, snapshot, world.policy, now, drains_at=_drains_at(world, now)):
         before = len(dry.commands)

@@ -32,8 +32,11 @@ QUICK: dict[str, dict[str, Any]] = {
 class Site:
     """guardctl on a lab. `policy` is what its policy file says; commands run as the operator on the host."""
 
-    def __init__(self, lab: Lab, changes: dict[str, dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, lab: Lab, changes: dict[str, dict[str, Any]] | None = None, look: dict[str, str] | None = None
+    ) -> None:
         self.lab = lab
+        self.look = look or {}  # how commands print: COLUMNS, FORCE_COLOR
         self.config = lab.path / "guardctl.toml"
         self.guardctl("init", "--output", self.config, "--state-dir", lab.state, config=False)
         self.policy = self._adjusted(changes or {})
@@ -59,7 +62,7 @@ class Site:
         self, *words: str | Path, config: bool = True, codes: Sequence[int] = (0,), timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; an exit code that is not in `codes` is an error with what it said."""
-        done = self.lab.run(self.argv(*words, config=config), check=False, timeout=timeout)
+        done = self.lab.run(self.argv(*words, config=config), check=False, timeout=timeout, env=self.look)
         if done.returncode not in codes:
             said = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
             raise AssertionError(f"guardctl {' '.join(map(str, words))} exited {done.returncode}:\n{said}")
@@ -81,7 +84,7 @@ class Site:
                 "--kmsg": self.lab.kmsg(node),
                 "--sysfs": self.lab.sysfs(node),
             }
-            words = [word for option, place in places.items() for word in (option, place)]
+            words: list[str | Path] = [word for option, place in places.items() for word in (option, place)]
             argv = self.argv("agent", "--node", node, *words)
             self._daemons[node] = self.lab.spawn(argv, node=node, stdout=self.log(f"agent-{node}"))
         self.lab.wait(self._all_wrote, timeout_s=90, what="every agent to write telemetry")

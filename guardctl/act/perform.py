@@ -57,8 +57,15 @@ def perform(actions: Iterable[Action], standings: Mapping[str, Standing], world:
 
 
 def _failures(action: Action, error: ClusterError, world: World) -> list[Event]:
+    """One event per node, unless its last one says the same: trouble that lasts is one line, not one per tick."""
     why = f"{action.kind} did not work: {error}"
-    return [_event(world, node, EventKind.MONITOR, why, action.incident) for node in action.nodes]
+    return [_event(world, node, EventKind.MONITOR, why, action.incident)
+            for node in action.nodes if _last_trouble(node, world) != why]  # fmt: skip
+
+
+def _last_trouble(node: str, world: World) -> str:
+    last = world.ledger.events(node=node, limit=1)
+    return last[0].why if last and last[0].kind is EventKind.MONITOR else ""
 
 
 def rehearse(action: Action, cluster: Cluster, policy: Policy) -> None:
@@ -175,7 +182,10 @@ def _sweep(action: Action, standings: Mapping[str, Standing], world: World) -> l
     detail = {"sweep": sweep.id, "partners": list(sweep.partners)}
     start = [_event(world, node, EventKind.SWEEP_STARTED, "its sweep starts", standings[node].incident, detail)
              for node in action.nodes]  # fmt: skip
-    return world.record(*start)
+    events = world.record(*start)
+    with sweep_run.locked(sweep, world.policy):
+        sweep_run.step(sweep, world.cluster, world.policy, world.clock())
+    return events
 
 
 def _release(action: Action, standings: Mapping[str, Standing], world: World) -> list[Event]:

@@ -53,3 +53,4 @@ def _options(
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     ctx.obj = Context(config_path=config)
+    ctx.call_on_close(ctx.obj.close)

@@ -86,8 +86,18 @@ def explain(
 def _story(context: "Context", what: str) -> "list[Event]":
     from guardctl.words.records import EventKind
 
-    events = context.ledger.events(incident=what) or context.ledger.events(node=what)
+    incident = context.ledger.events(incident=what)
+    events = [*_before(context, incident[0]), *incident] if incident else context.ledger.events(node=what)
     return [event for event in events if event.kind is not EventKind.BASELINE]
+
+
+def _before(context: "Context", first: "Event") -> "list[Event]":
+    """The suspicion that an incident grew out of: it has no tag yet, because nothing was done."""
+    from guardctl.words.records import EventKind
+
+    earlier = [event for event in context.ledger.events(node=first.node) if event.id < first.id]
+    last = earlier[-1:] if earlier and earlier[-1].kind is EventKind.SUSPECTED else []
+    return [event for event in last if event.incident is None]
 
 
 def report(

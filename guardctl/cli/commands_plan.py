@@ -113,7 +113,10 @@ def make(
         raise InputError("give either --hosts or --rates", hint="`guardctl plan make --help` has examples")
     if rates is not None:
         num_gpus, speeds = _from_file(rates)
-        plan = greedy.make(num_gpus, speeds, constants)
+        try:
+            plan = greedy.make(num_gpus, speeds, constants)
+        except InputError as error:
+            raise InputError(f"{rates} with {model}: {error}", hint=error.hint) from error
     else:
         names, speeds = _measured(of(ctx), hosts, constants.gpus_per_node)
         plan = greedy.make(names, speeds, constants)

@@ -34,14 +34,13 @@ def init(
     from guardctl.words.errors import InputError
     from guardctl.words.policy_text import render
 
-    snapshot = of(ctx).cluster.snapshot(utc_now())
-    policy, notes = fit(snapshot, state_dir)
-    text = render(policy, notes)
-    if str(output) == "-":
+    to_stdout = str(output) == "-"
+    if not to_stdout and output.exists() and not force:
+        raise InputError(f"{output} exists", hint="--force writes over it, --output writes elsewhere")
+    text = render(*fit(of(ctx).cluster.snapshot(utc_now()), state_dir))
+    if to_stdout:
         typer.echo(text, nl=False)
         return
-    if output.exists() and not force:
-        raise InputError(f"{output} exists", hint="--force writes over it, --output writes elsewhere")
     _prepare(output, text, state_dir)
     of(ctx).err.print(f"wrote {output}; next: `guardctl --config {output} doctor`")
 
@@ -85,6 +84,8 @@ def doctor(
     """Say what works here, what is missing, and how to get it.
 
     Exit code 0: all is well; 1: warnings; 2: something that guardctl cannot do without.
+
+    Examples: `guardctl doctor`, `guardctl --config guardctl.toml doctor --json`
     """
     from dataclasses import asdict
 

@@ -55,7 +55,10 @@ def import_(ctx: typer.Context, file: Annotated[Path, typer.Argument(help="What 
 
 @app.command()
 def upgrade(ctx: typer.Context) -> None:
-    """Bring the ledger to this release's tables. Every command does so by itself; this one only says it."""
+    """Bring the ledger to this release's tables. Every command does so by itself; this one only says it.
+
+    Example: `guardctl ledger upgrade`
+    """
     context = of(ctx)
     context.ledger.events(limit=1)
     typer.echo(f"{context.policy.ledger_url}: up to date")

@@ -49,6 +49,11 @@ class Context:
 
         return Ledger.open(self.policy.ledger_url)
 
+    def close(self) -> None:
+        """Give the ledger's connections back, if it was opened."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
     @cached_property
     def cluster(self) -> "SlurmCommands":
         """Slurm, by its commands."""

@@ -83,9 +83,12 @@ def _state(context: Context) -> Check:
 
 @_guarded("ledger", "guardctl ledger upgrade")
 def _ledger(context: Context) -> Check:
-    return Check(
-        "ledger", Mark.OK, f"{context.policy.ledger_url}, {len(context.ledger.events(limit=1))} or more events"
-    )
+    return Check("ledger", Mark.OK, f"{context.policy.ledger_url}, {_last(context)}")
+
+
+def _last(context: Context) -> str:
+    newest = context.ledger.events(limit=1)
+    return f"last event {newest[0].at:%Y-%m-%d %H:%M}" if newest else "no events yet"
 
 
 @_guarded("Slurm", "apt-get install slurm-client, or put its commands on PATH")
@@ -103,10 +106,11 @@ def _munge(_context: Context) -> Check:
     if shutil.which("munge") is None:
         return Check("munge", Mark.WARN, "no munge command", "apt-get install munge")
     try:
-        run(["munge", "--no-input"], deadline_s=5)
+        words = _slurm_config().get("AuthInfo", "").split(",")
+        socket = [f"--socket={word.removeprefix('socket=')}" for word in words if word.startswith("socket=")]
+        run(["munge", "--no-input", *socket], deadline_s=5)
     except CommandError as error:
-        socket = "only the socket of this cluster counts (AuthInfo in slurm.conf)"
-        return Check("munge", Mark.WARN, f"the default munged does not answer: {error.stderr}", socket)
+        return Check("munge", Mark.BAD, error.stderr or str(error), error.hint or "systemctl status munge")
     return Check("munge", Mark.OK, "answers")
 
 

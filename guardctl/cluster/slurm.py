@@ -8,10 +8,11 @@ import os
 import pwd
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import TypeVar
 
 from guardctl.cluster import argv, commands
 from guardctl.cluster.parse_jobs import columns, parse_job_text, parse_jobs, parse_reservations
@@ -28,6 +29,9 @@ NO_SUCH_NODE = re.compile(r"not found|invalid node name", re.IGNORECASE)
 NO_SUCH_JOB = re.compile(r"invalid job id", re.IGNORECASE)
 NO_SUCH_RESERVATION = re.compile(r"reservation is invalid|reservation .*not found", re.IGNORECASE)
 JOB_OVER = re.compile(r"invalid job id|already complet", re.IGNORECASE)
+
+
+T = TypeVar("T", Node, Job)
 
 
 @dataclass
@@ -124,6 +128,17 @@ class SlurmCommands:
     def _run(self, line: argv.Argv, extra: Mapping[str, str] | None = None) -> str:
         return commands.run(line, deadline_s=self.deadline_s, env=self.env, extra=extra).stdout
 
+    def _parsed(self, line: argv.Argv, parse: Callable[[str, str], dict[str, T]]) -> dict[str, T]:
+        """What `parse` makes of the answer. 22.05 ends with 0 in its errors, and says why on stderr only."""
+        result = commands.run(line, deadline_s=self.deadline_s, env=self.env)
+        try:
+            return parse(result.stdout, " ".join(line))
+        except ClusterError as error:
+            said = result.stderr.strip().splitlines()
+            if not said:
+                raise
+            raise ClusterError(f"{error}: {said[-1]}", hint=commands.hint_for(result.stderr) or error.hint) from error
+
     def _run_known(self, line: argv.Argv, expected: re.Pattern[str]) -> str | None:
         """What the command printed, or None where it failed for the expected reason."""
         try:
@@ -153,12 +168,12 @@ class SlurmCommands:
         if not self._speaks_json:
             return parse_node_text(self._run(argv.SHOW_NODES))
         line = argv.SHOW_NODES_JSON if self._scontrol_json else argv.SINFO_JSON
-        return parse_nodes(self._run(line), " ".join(line))
+        return self._parsed(line, parse_nodes)
 
     def _jobs(self) -> dict[str, Job]:
         if not self._speaks_json:
             return self._jobs_in_text()
-        return parse_jobs(self._run(argv.SQUEUE_JSON))
+        return self._parsed(argv.SQUEUE_JSON, parse_jobs)
 
     def _jobs_in_text(self, job_id: str = "") -> dict[str, Job]:
         mark = f"<{secrets.token_hex(8)}>"

@@ -3,17 +3,20 @@
 Hard: a GPU that is lost, hangs the driver, is missing, whose row remap failed, or an Xid that only broken hardware
 gives. Soft: what a reset cures, and a GPU that is held back by its power supply. Not a finding: a recovered
 uncorrectable ECC error, low clocks at idle, and the Xids that an application can cause.
+
+pandas is loaded only by `latest`: the agent, which runs on every node and calls `run`, stays small.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from guardctl.judge import tables
 from guardctl.judge.reasons import HW_SLOWDOWN, POWER_BRAKE, THERMAL
 from guardctl.judge.xids import XidClass, classify
 from guardctl.words.policy import Policy
 from guardctl.words.records import Finding, Reading, Source, Value
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOW_POWER_FRACTION = 0.7  # of the limit: hardware that slows a busy GPU far under its limit is not saving power
 LOADED_PERCENT = 50.0
@@ -35,14 +38,17 @@ def run(readings: Sequence[Reading], policy: Policy) -> list[Finding]:
     return list(found.values())
 
 
-def latest(telemetry: pd.DataFrame, policy: Policy) -> list[Finding]:
+def latest(telemetry: "pd.DataFrame", policy: Policy) -> list[Finding]:
     """The findings of every node's newest readings, and of all its log lines in the table.
 
     A hang and a missing GPU must be there in the newest two readings: once is not enough.
     """
+    from guardctl.judge import tables
+
     if telemetry.empty:
         return []
-    states = telemetry[telemetry["source"].isin(STATES)].assign(device=lambda rows: tables.texts(rows, "device"))
+    states = telemetry[telemetry["source"].isin(STATES)].reset_index(drop=True)
+    states = states.assign(device=tables.texts(states, "device"))
     pairs = tables.last(states, ["node", "source", "device"], num=2)
     newest = tables.last(pairs, ["node", "source", "device"])
     before = run(_readings(pairs.drop(newest.index)), policy)
@@ -52,14 +58,19 @@ def latest(telemetry: pd.DataFrame, policy: Policy) -> list[Finding]:
     return [*steady, *run(_readings(tables.of_source(telemetry, Source.LOG)), policy)]
 
 
-def _readings(rows: pd.DataFrame) -> list[Reading]:
+def _readings(rows: "pd.DataFrame") -> list[Reading]:
     """Rows of the wide table as readings; only the signals that are looked at."""
+    import pandas as pd
+
+    from guardctl.judge import tables
+
     names = [name for name in SIGNALS if name in rows]
     rows = rows.assign(uuid=tables.texts(rows, "uuid"), device=tables.texts(rows, "device"))
     records = rows[["node", "at", "source", "device", "uuid", *names]].to_dict("records")
     return [
         Reading(
-            str(row["node"]), row["at"].to_pydatetime(), Source(row["source"]), str(row["device"]), row["uuid"] or None,
+            str(row["node"]), row["at"].to_pydatetime(warn=False), Source(row["source"]),
+            device=str(row["device"]), uuid=row["uuid"] or None,
             values={name: row[name] for name in names if not pd.isna(row[name])},
         )
         for row in records

@@ -1,7 +1,8 @@
 """The node's GPUs, asked through a child that may hang without us: a driver call that gives no answer is a finding.
 
 One request per GPU, each with a deadline. A child that stays silent past it is killed with its process group, and left
-behind if it cannot be killed (a task in state D); the next GPU is asked by a new child.
+behind if it cannot be killed (a task in state D); the next GPU is asked by a new child. While a child lives it keeps
+the devices open, so `nvidia-smi --gpu-reset` needs the agent stopped.
 """
 
 import contextlib
@@ -80,17 +81,20 @@ class NvmlChild:
 
     def ask_gpu(self, index: int) -> dict[str, Any]:
         """The answer about one GPU, with `hang`, and with the identity that it had when it last answered."""
-        stuck = self._stuck.get(index)
-        answer = None if stuck and stuck.poll() is None else self.ask({"op": "gpu", "index": index})
-        if answer is None:
-            answer = {"hang": True, "why": f"no answer within {self._deadline_s:g} s"}
-            self._abandon(index)
+        stuck = self._stuck.pop(index, None)
+        if stuck and stuck.poll() is None:
+            self._stuck[index] = stuck  # asking again would leave one more process behind in each period
+            answer: dict[str, Any] = {"hang": True, "why": f"process {stuck.pid} still hangs in a call to this GPU"}
         else:
-            self._stuck.pop(index, None)
+            answer = self.ask({"op": "gpu", "index": index}) or self._gave_up_on(index)
         if answer.get("uuid"):
             self._identities[index] = (answer["uuid"], answer.get("serial"))
         uuid, serial = self._identities.get(index, (None, None))
         return {"uuid": uuid, "serial": serial, "lost": False, "hang": False, **answer}
+
+    def _gave_up_on(self, index: int) -> dict[str, Any]:
+        self._abandon(index)
+        return {"hang": True, "why": f"no answer within {self._deadline_s:g} s"}
 
     def close(self) -> None:
         """End the child."""
@@ -165,6 +169,8 @@ def sample(child: NvmlChild, node: str, boot_id: str | None, now: datetime) -> G
         if readings[-1].values["hang"] and child.ask({"op": "count"}) is None:
             child.close()
             return Gpus(tuple(readings), counted["num_gpus"], f"the driver stopped answering after GPU {index}")
+    if any(each.values["lost"] for each in readings):
+        child.close()  # only a new process sees a GPU that was reset
     return Gpus(tuple(readings), counted["num_gpus"])
 
 

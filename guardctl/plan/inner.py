@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 EPSILON = 1e-9
 STEPS = 60  # halvings of T at most
-CLOSE = 1e-8  # relative; T is then worked out exactly from the micro-batches that it gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def least_time(pipelines: Mapping[tuple[Split, ...], int], num_stages: Sequence[
             high = middle
         else:
             low = middle
-        if high - low <= CLOSE * high:
+        if high - low <= EPSILON:
             break
     return high
 

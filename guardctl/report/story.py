@@ -47,12 +47,17 @@ def _row(event: Event, evidence: tuple[str, ...]) -> EventRow:
     )
 
 
+TOLD_BY_EVIDENCE = frozenset({"culprit", "numbers", "result", "gpu"})
+
+
 def _evidence(event: Event) -> Iterator[str]:
     spoken = event.detail.get("evidence")
     for each in spoken if isinstance(spoken, list | tuple) else ():
         if clean(str(each)) not in clean(event.why):
             yield clean(str(each))
-    facts = "; ".join(f"{name} {value}" for name, value in numbers(event.detail))
+    told = TOLD_BY_EVIDENCE if spoken else frozenset()  # the sentences have these numbers already
+    left = {key: value for key, value in event.detail.items() if key not in told}
+    facts = "; ".join(f"{name} {value}" for name, value in numbers(left))
     if facts:
         yield facts
 

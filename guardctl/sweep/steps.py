@@ -219,6 +219,11 @@ def _final(sweep: Sweep, single: Outcome, paired: Outcome, asked: Collection[str
 
 
 def _may_pass_alone(sweep: Sweep, node: str, policy: Policy) -> bool:
-    """Without any pair: only if the operator wants no partners, or the suspicion is known and not about the network."""
+    """Without any pair. A partner may.
+
+    A suspect only if the operator wants no partners, or if the suspicion is known and not about the network.
+    """
+    if node in sweep.partners:
+        return True
     kinds = set(sweep.kinds.get(node, ()))
     return policy.sweep.partners == 0 or (bool(kinds) and not kinds & NETWORK)

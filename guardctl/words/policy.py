@@ -6,23 +6,26 @@ names the nearest known one. `digest` is the hash that every event carries.
 
 import difflib
 import hashlib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from guardctl.words.errors import PolicyError
 
 Mode = Literal["observe", "warn", "act"]
 DEFAULT_PATH = Path("/etc/guardctl/guardctl.toml")
+HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
+KEY_PART = re.compile(r"""\s*(?:"[^"]*"|'[^']*'|[^.\s]+)\s*""")
 
 
 class Section(BaseModel):
     """A table of the policy file: frozen, and strict about its keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Observe(Section):
@@ -45,7 +48,9 @@ class Judge(Section):
 
     window_s: float = Field(60.0, ge=1, le=3600, description="s per window; Guard samples every 30-60 s")
     windows: int = Field(5, ge=1, le=100, description="windows looked at; 5 of 60 s: between Minder's 4 min, Aegis' 10")
-    windows_slow: int = Field(4, ge=1, le=100, description="of these, how many must be slow before it counts")
+    windows_slow: int = Field(
+        4, ge=1, le=100, validate_default=True, description="of these, how many must be slow before it counts"
+    )
     slow_fraction: float = Field(0.10, gt=0, lt=1, description="share slower than the peers' median; Greyhound: 1.1x")
     mad_factor: float = Field(5.0, ge=0, le=50, description="and this many MADs from the median; EROICA: 5")
     min_peers: int = Field(3, ge=2, le=1000, description="equal peers needed for a comparison; below: cannot tell")
@@ -59,6 +64,14 @@ class Judge(Section):
     retransmits_per_s: float = Field(1.0, ge=0, description="TCP retransmits per s; and over ten times the peers'")
     drops_per_s: float = Field(1.0, ge=0, description="packets per s dropped in the node's own queue, likewise")
     net_factor: float = Field(5.0, ge=1, description="times the peers' median that network counters must exceed")
+
+    @field_validator("windows_slow")
+    @classmethod
+    def _fits(cls, value: int, info: ValidationInfo) -> int:
+        windows = info.data.get("windows", value)  # not there: it was refused already
+        if value > windows:
+            raise ValueError(f"over judge.windows = {windows}")
+        return value
 
 
 class Act(Section):
@@ -128,12 +141,6 @@ class Policy(Section):
     sweep: Sweep = Sweep()
     hook: Hook = Hook()
 
-    @model_validator(mode="after")
-    def _windows_fit(self) -> "Policy":
-        if self.judge.windows_slow > self.judge.windows:
-            raise ValueError(f"judge.windows_slow {self.judge.windows_slow} is over judge.windows {self.judge.windows}")
-        return self
-
     @property
     def ledger_url(self) -> str:
         """The SQLAlchemy URL of the ledger."""
@@ -171,23 +178,28 @@ def _describe(name: str, text: str, error: ValidationError) -> str:
     path = [str(part) for part in problem["loc"]]
     where = f"{name}{_line_of(text, path)}: {'.'.join(path) or 'policy'}"
     if problem["type"] != "extra_forbidden":
-        return f"{where} = {problem['input']!r}: {problem['msg']}" if path else f"{where}: {problem['msg']}"
+        return f"{where} = {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
     near = difflib.get_close_matches(path[-1], _keys(path[:-1]), n=1, cutoff=0.0)
     return f"{where}: no such key" + (f"; the nearest is `{near[0]}`" if near else "")
 
 
 def _line_of(text: str, path: list[str]) -> str:
-    """`:12` for the line that sets the last key of `path` in its table, or nothing."""
-    table = ""
+    """`:12` for the line that sets the key at `path`, or else what it lies in; nothing where no line does."""
+    table: list[str] = []
+    best = (0, 0)  # how much of the path, and minus the line, so that the first such line wins
     for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            table = stripped.strip("[] ")
-            if table == ".".join(path):
-                return f":{number}"
-        elif table == ".".join(path[:-1]) and path and stripped.split("=")[0].strip().strip('"') == path[-1]:
-            return f":{number}"
-    return ""
+        if found := HEADER.match(line):
+            table = _parts(found[1])
+        key = [] if found else _parts(line.partition("=")[0]) if "=" in line else [""]
+        here = [*table, *key]
+        if here == path[: len(here)]:
+            best = max(best, (len(here), -number))
+    return f":{-best[1]}" if best[0] else ""
+
+
+def _parts(key: str) -> list[str]:
+    """A TOML key by its parts: `act.checks."gpu lost"` has three."""
+    return [part.strip(" \t\"'") for part in KEY_PART.findall(key)]
 
 
 def _keys(path: list[str]) -> list[str]:

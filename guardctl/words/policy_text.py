@@ -49,8 +49,7 @@ def _range(info: FieldInfo) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, dict):
         return (
-            "{ " + ", ".join(f"{json.dumps(key)} = {_value(each)}" for key, each in value.items()) + " }"
-            if value
-            else "{}"
+            "{ " + ", ".join(f"{_value(key)} = {_value(each)}" for key, each in value.items()) + " }" if value else "{}"
         )
-    return json.dumps(str(value) if isinstance(value, Path) else value)
+    text = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")  # the one character that JSON takes as it is and TOML does not

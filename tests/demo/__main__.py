@@ -31,7 +31,7 @@ def main() -> int:
         screen.say(
             f"[bold]guardctl[/] on a real Slurm with {options.nodes} nodes (SEED={drawn.seed} repeats this draw)"
         )
-        summary = Story(Site(lab), drawn, screen).tell()
+        summary = Story(Site(lab, look=screen.look()), drawn, screen).tell()
     write(summary, FOLDER / "summary.json")
     return _close(screen, summary)
 

@@ -32,6 +32,11 @@ class Screen:
         self.console = Console(width=None if sys.stdout.isatty() else 118, highlight=False)
         self._chapter = 0
 
+    def look(self) -> dict[str, str]:
+        """The environment in which commands print as they would on this screen."""
+        width = {"COLUMNS": str(self.console.width)}
+        return width | ({"FORCE_COLOR": "1"} if self.console.is_terminal else {})
+
     def chapter(self, title: str) -> None:
         """A new part of the story."""
         self._chapter += 1

@@ -15,6 +15,7 @@ from tests.demo.draw import Draw
 from tests.demo.screen import Screen
 from tests.site import Site
 
+MODEL = Path(__file__).resolve().parents[2] / "docs" / "examples" / "model.toml"
 SHOWN_STEPS = 12  # the last steps that a step time is the median of
 OUT = frozenset({State.REPAIR, State.HELD, State.RETIRED})
 
@@ -119,7 +120,7 @@ class Story:
         count = str(len(self.draw.job_nodes))
         hosts = self.site.guardctl("hostlist", "-N", count).stdout.strip()
         self.screen.command(f"guardctl hostlist -N {count}", hosts)
-        self.show("plan", "make", "--model", "docs/examples/model.toml", "--hosts", hosts)
+        self.show("plan", "make", "--model", str(MODEL), "--hosts", hosts)
         return hosts
 
     def train_again(self, hosts: str) -> None:

@@ -128,3 +128,10 @@ def test_evidence_from_before_its_node_was_settled_is_spent() -> None:
     assert {each.node for each in checks.latest(after(table, {"n1": NOW.replace(hour=13)}), POLICY)} == {"n2"}
     assert len(after(table, {"n1": NOW})) == len(table) // 2 + 1
     assert after(table, {}) is table
+
+
+def test_times_with_nanoseconds_and_repeated_row_numbers() -> None:
+    whole = telemetry("gpu", {"n1": lambda _: {"hang": True}}, device="3")
+    table = pd.concat([whole, telemetry("gpu", {"n2": lambda _: {"hang": True}}, device="3")])
+    table["at"] = pd.to_datetime(table["at"], utc=True).astype("datetime64[ns, UTC]") + pd.Timedelta(7, unit="ns")
+    assert {each.node for each in checks.latest(table, POLICY)} == {"n1", "n2"}

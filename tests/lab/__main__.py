@@ -105,7 +105,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=ME, description="A real Slurm cluster on this machine, with faults on request.")
+    parser = argparse.ArgumentParser(
+        prog=ME, description="A real Slurm cluster on this machine, with faults on request."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:

@@ -66,7 +66,9 @@ def set_share(group: Path, share: float, factor: float) -> None:
     period = period_us(share)
     quota = round(period * share * factor)
     if quota < 1_000:
-        raise LabError(f"{group.name}: {factor:g} of {share:g} core is less than the kernel can give; use a larger factor")
+        raise LabError(
+            f"{group.name}: {factor:g} of {share:g} core is less than the kernel can give; use a larger factor"
+        )
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{quota} {period}")
         return

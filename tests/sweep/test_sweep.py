@@ -99,6 +99,12 @@ def test_a_node_that_was_slow_once_is_tested_again_and_passes() -> None:
     assert [test.nodes for test in sweep.tests if test.attempt == 2] == [("n1",)]
 
 
+def test_a_partner_that_no_pair_needed_passes_alone() -> None:
+    sweep = play(new("n1", "p1 p2"), World(slow=frozenset({"n1"})))
+    assert [each.result for each in sweep.partner_outcomes] == [Ended.PASSED, Ended.PASSED]
+    assert sweep.round == 0
+
+
 def test_a_slow_link_is_found_by_the_second_partner() -> None:
     sweep = play(new("n1", "p1 p2 p3"), World(slow_link=frozenset({"n1"})))
     assert outcome(sweep, "n1").result is Ended.FAILED
