@@ -181,13 +181,18 @@ def _write_new(folder: str, name: str, data: bytes) -> None:
     part = os.path.join(folder, f".{name}.{os.getpid()}")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
-        os.write(fd, data)
+        _write_all(fd, data)
         os.rename(part, os.path.join(folder, name))
     except OSError:
         os.unlink(part)
         raise
     finally:
         os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    if os.write(fd, data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _is_number(text: str) -> bool:

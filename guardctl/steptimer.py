@@ -27,7 +27,7 @@ import os
 import socket
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,9 +93,12 @@ class StepTimer:
     def close(self) -> None:
         """Write what is buffered and end; calling it again does nothing."""
         self._flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        try:
+            if file is not None:
+                file.close()
+        except OSError as error:  # a full disk or a network file system may say so only now
+            self._give_up(str(error))
 
     def __enter__(self) -> StepTimer:
         return self
@@ -111,9 +114,12 @@ class StepTimer:
             return
         try:
             os.makedirs(self._folder, 0o755, exist_ok=True)
+            # whatever the umask says: on a shared file system the monitor may not be root
+            os.chmod(self._folder, 0o755)  # noqa: S103 - others may only look
             path = os.path.join(self._folder, f"rank{self._rank}.jsonl")
             _keep_old(path, self._head())
             self._file = open(path, "a", encoding="utf-8")
+            os.chmod(path, 0o644)
             if self._file.tell() == 0:
                 self._file.write(self._head())
                 self._file.flush()
@@ -148,13 +154,12 @@ class StepTimer:
         self._lines = []
 
     def _give_up(self, why: str) -> None:
-        sys.stderr.write(f"guardctl: step times are not recorded: {why}\n")
         broken, self._file = self._file, None
-        if broken is not None:
-            try:
+        with suppress(OSError, ValueError, AttributeError):  # stderr may be closed or None
+            sys.stderr.write(f"guardctl: step times are not recorded: {why}\n")
+        with suppress(OSError):  # the same trouble, met again while closing
+            if broken is not None:
                 broken.close()
-            except OSError:
-                return  # the same trouble, met again while closing
 
 
 def _keep_old(path: str, head: str) -> None:

@@ -35,13 +35,11 @@ def text() -> str:
 
 
 def _line(parameter: Any) -> str:
-    """`    --nodes -N integer, required`."""
-    names = [*parameter.opts, *parameter.secondary_opts]
+    """`    --nodes -N VALUE, required`; only what every release of typer can tell."""
     if parameter.param_type_name == "argument":
-        names = [parameter.name.upper()]
-    kind = "flag" if getattr(parameter, "is_flag", False) else "count" if getattr(parameter, "count", False) else ""
-    kind = kind or "|".join(map(str, getattr(parameter.type, "choices", ()))) or parameter.type.name.split()[0]
-    return f"    {' '.join(names)} {kind}{', required' if parameter.required else ''}"
+        return f"    {parameter.name.upper()}{'' if parameter.required else ', optional'}"
+    takes = "" if parameter.is_flag or parameter.count else " VALUE"
+    return f"    {' '.join((*parameter.opts, *parameter.secondary_opts))}{takes}{', required' * parameter.required}"
 
 
 if __name__ == "__main__":

@@ -248,10 +248,11 @@ def test_a_node_that_vanishes_during_its_sweep_is_held(site: Site) -> None:
     tick_until(site, node, State.HELD, State.REPAIR)
     assert site.standings()[node].outcome is EventKind.SWEEP_INCONCLUSIVE
     assert not [event for event in site.events(node) if event.kind is EventKind.SWEEP_PASSED]
-    site.lab.revive_node(node)
-    site.lab.wait(lambda: "IDLE" in slurm_state(site, node), 60, f"{node} to answer again")
     site.lab.wait(lambda: site.tick() and "DRAIN" in slurm_state(site, node), 60, f"{node} to be drained")
-    assert "guardctl_" not in reservations(site) or site.tick()
+    assert reason(site, node).startswith("guardctl:")
+    site.lab.revive_node(node)
+    site.lab.wait(lambda: "NOT_RESPONDING" not in slurm_state(site, node), 60, f"{node} to answer again")
+    assert site.tick() and "DRAIN" in slurm_state(site, node)  # back, and not in service before somebody looked at it
     clean(site, node)
 
 
@@ -266,10 +267,7 @@ def test_a_killed_monitor_goes_on_where_it_was(site: Site) -> None:
     site.guardctl("drain", node, "--why", "looks slow")
     for _ in range(4):
         site.start_monitor(period_s=0.3)
-        before = len(site.events())
-        site.lab.wait(
-            lambda seen=before: len(site.events()) > seen or State.PROBATION in site.states(node), 120, "news"
-        )
+        wait_for_news(site, node)
         site.stop("monitor", 9)
     tick_until(site, node, State.PROBATION)
     assert slurm_state(site, node) == "IDLE"

@@ -134,7 +134,7 @@ def _from_file(path: Path) -> "tuple[int, Mapping[int, float]]":
         return int(data["gpus"]), {int(gpu): float(rate) for gpu, rate in data["rates"].items()}
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f'{path}: not {{"gpus": N, "rates": {{"GPU": RATE}}}}: {error}') from error
 
 

@@ -20,11 +20,12 @@ from guardctl.observe.nvml import NvmlChild
 from guardctl.observe.nvml import sample as sample_gpus
 from guardctl.words.errors import SpoolError
 from guardctl.words.policy import Policy
-from guardctl.words.records import Finding, Reading
+from guardctl.words.records import Finding, Reading, Source
 
 log = logging.getLogger(__name__)
 Check = Callable[[Sequence[Reading]], list[Finding]]
 PRUNE_EVERY_S = 3600.0
+MAX_UNWRITTEN = 1000  # readings of the log that are kept for a spool that cannot be written
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Probes:
     log: kernel_log.Tail
     spool: spool.Spool
     boot_id: str | None
+    logged_at: datetime | None = None  # when the log was last read
+    unwritten: list[Reading] = field(default_factory=list)  # of the log: a line is read once, and must not be lost
     pruned_at: float = field(default=float("-inf"))
     trouble: dict[str, str] = field(default_factory=dict)
 
@@ -44,15 +47,23 @@ class Probes:
 def sample(probes: Probes, now: datetime) -> list[Reading]:
     """Readings of every source of this node, once."""
     policy, node, boot = probes.policy, probes.node, probes.boot_id
-    events = kernel_log.parse_xid(probes.log.lines())  # first: a driver that hangs has often said why already
+    logged = _logged(probes, now)  # first: a driver that hangs has often said why already
     gpus = sample_gpus(probes.gpus, node, boot, now)
     return [
-        *kernel_log.readings(events, node, boot, boot_at(), now),
+        *kernel_log.located(logged, gpus.readings),
         *gpus.readings,
         net.read(policy, node, boot, now),
         *infiniband.read(policy.observe.sysfs, node, boot, now),
         host.read(gpus, probes.log.why, policy, node, boot, now),
     ]
+
+
+def _logged(probes: Probes, now: datetime) -> list[Reading]:
+    """What the driver wrote to the kernel log since the last pass."""
+    events = kernel_log.parse_xid(probes.log.lines())
+    after = probes.logged_at if probes.log.continued else None
+    probes.logged_at = now
+    return kernel_log.readings(events, probes.node, probes.boot_id, boot_at(), now, after)
 
 
 def run(policy: Policy, node: str, check: Check, *, once: bool = False) -> None:
@@ -89,7 +100,9 @@ def one_pass(probes: Probes, check: Check, now: datetime) -> None:
     """Sample, write, judge the hard faults, tell the hook."""
     readings = sample(probes, now)
     left = list(host.notes(probes.policy, probes.node, probes.boot_id))
-    written = _try(probes, "spool", lambda: probes.spool.append([*readings, *(note for _, note in left)], now))
+    batch = [*probes.unwritten, *readings, *(note for _, note in left)]
+    written = _try(probes, "spool", lambda: probes.spool.append(batch, now))
+    probes.unwritten = [] if written else [each for each in batch if each.source is Source.LOG][-MAX_UNWRITTEN:]
     for path, _ in left if written else ():
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

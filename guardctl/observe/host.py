@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,18 +64,18 @@ def _text(path: Path) -> str:
 def notes(policy: Policy, node: str, boot_id: str | None) -> Iterator[tuple[Path, Reading]]:
     """Notes that prologs and epilogs left, oldest first, each with its file; the caller removes what it has kept."""
     place = policy.observe.run_dir / "notes"
-    for path in sorted(place.glob("[0-9]*.json"), key=lambda each: each.name):
-        note = _note(path)
-        if note is None:
-            with contextlib.suppress(OSError):
-                path.unlink()  # nobody can read it later either
-            continue
+    found = {path: _note(path) for path in place.glob("[0-9]*.json")}
+    for path in (path for path, note in found.items() if note is None):
+        with contextlib.suppress(OSError):
+            path.unlink()  # nobody can read it later either
+    for path, note in sorted(((path, note) for path, note in found.items() if note), key=lambda pair: pair[1]["at"]):
         at = datetime.fromtimestamp(note["at"], UTC)
         values = {key: note.get(key) for key in ("hook", "job_id", "uid", "refused", "why")}
         yield path, Reading(node, at, Source.HOST, "hook", boot_id=boot_id, values=values)
 
 
-def _note(path: Path) -> Mapping[str, Any] | None:
+def _note(path: Path) -> dict[str, Any] | None:
+    """A note, with its time as a number."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -83,6 +83,6 @@ def _note(path: Path) -> Mapping[str, Any] | None:
         finally:
             os.close(fd)
         ok = note["schema"] == NOTE_SCHEMA and 0 <= float(note["at"]) < 1e11  # noqa: PLR2004 - year 5138
+        return {**note, "at": float(note["at"])} if ok else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return note if ok else None

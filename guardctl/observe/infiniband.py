@@ -39,10 +39,16 @@ def read(sysfs: Path, node: str, boot_id: str | None, now: datetime) -> list[Rea
 
 
 def _ports(folder: Path) -> Iterator[Path]:
+    for device in _entries(folder):
+        yield from _entries(device / "ports")
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What lies in a folder; a device that is being reset has none for a moment, and hides no other."""
     try:
-        yield from (port for device in folder.iterdir() for port in (device / "ports").iterdir())
+        return list(folder.iterdir())
     except OSError:
-        return
+        return []
 
 
 def _port(folder: Path) -> dict[str, Value]:

@@ -28,6 +28,7 @@ PROCESS = re.compile(r"\bname=([^<\s,][^,]*)")
 PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?")
 OFF_BUS_LINES = 3
 USER_FACILITY = 8  # records from there on were written to /dev/kmsg by programs, not by the kernel
+DRIVER = ("NVRM:", "nvidia-nvswitch")  # begins its records; others may quote a user, as "oom-kill" does a cgroup's name
 MAX_RECORD_BYTES = 8192
 MAX_READ_BYTES = 4 * 2**20  # of a file at once; more waits for the next period
 
@@ -90,7 +91,7 @@ class _Head:
 def _split(line: str) -> tuple[_Head, str]:
     """What stands before the text of a line, and the text."""
     if match := KMSG.match(line):
-        if int(match["priority"]) >= USER_FACILITY:
+        if int(match["priority"]) >= USER_FACILITY or not match["text"].startswith(DRIVER):
             return _Head(), ""
         return _Head(int(match["usec"]) / 1e6, int(match["sequence"])), match["text"]
     if match := DMESG.match(line):
@@ -117,27 +118,55 @@ def _event(text: str) -> LogEvent | None:
 
 
 def readings(
-    events: Sequence[LogEvent], node: str, boot_id: str | None, boot_at: datetime, now: datetime
+    events: Sequence[LogEvent],
+    node: str,
+    boot_id: str | None,
+    boot_at: datetime,
+    now: datetime,
+    after: datetime | None = None,
 ) -> list[Reading]:
-    """Log readings, device = the GPU's PCI address; their time is the line's own where it says one."""
+    """Log readings, device = the GPU's PCI address; their time is the line's own where it says one.
+
+    `after`: when the log was read to its end before. The clock of the kernel's log is not corrected and can be minutes
+    off after weeks; a line that is new since then is no older, or it would be too old for whoever looks at minutes.
+    """
     return [
-        Reading(node, _at(event, boot_at, now), Source.LOG, event.pci or "", boot_id=boot_id, values=event.values)
+        Reading(node, _at(event, boot_at, now, after), Source.LOG, event.pci or "", boot_id=boot_id,
+                values=event.values)
         for event in events
-    ]
+    ]  # fmt: skip
 
 
-def _at(event: LogEvent, boot_at: datetime, now: datetime) -> datetime:
+def located(log: Sequence[Reading], gpus: Sequence[Reading]) -> list[Reading]:
+    """Log readings with the index and the identity of the GPU at their PCI address, where one of `gpus` is there."""
+    by_pci = {pci: gpu for gpu in gpus if (pci := gpu.values.get("pci"))}
+    return [_on(each, by_pci.get(each.device)) for each in log]
+
+
+def _on(reading: Reading, gpu: Reading | None) -> Reading:
+    if gpu is None:
+        return reading
+    return replace(reading, uuid=gpu.uuid, serial=gpu.serial, values={**reading.values, "gpu": int(gpu.device)})
+
+
+def _at(event: LogEvent, boot_at: datetime, now: datetime, after: datetime | None) -> datetime:
     if event.since_boot_s is None:
         return now
-    return min(now, boot_at + timedelta(seconds=event.since_boot_s))
+    at = boot_at + timedelta(seconds=event.since_boot_s)
+    return min(now, at if after is None else max(at, after))
 
 
 @dataclass(slots=True)
 class Tail:
-    """The place up to which a log was read. `why`: what is wrong with the log, empty if nothing is."""
+    """The place up to which a log was read. `why`: what is wrong with the log, empty if nothing is.
+
+    `continued`: the last call went on where the one before it had come to the log's end, so all its lines are new.
+    """
 
     path: Path
     why: str = ""
+    continued: bool = False
+    _at_end: bool = False
     _fd: int = field(default=-1, repr=False)
     _offset: int = 0
     _rest: bytes = b""
@@ -151,6 +180,7 @@ class Tail:
             self.why = f"{self.path}: {error.strerror}"
             self.close()
             return []
+        self.continued, self._at_end = self._at_end, len(data) < MAX_READ_BYTES
         self.why = ""
         *whole, self._rest = (self._rest + data).split(b"\n")
         return [line.decode("utf-8", "replace") for line in whole]
@@ -159,7 +189,7 @@ class Tail:
         """Forget the open file; the next call starts at the beginning."""
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._offset, self._rest = -1, 0, b""
+        self._fd, self._offset, self._rest, self._at_end = -1, 0, b"", False
 
     def _open(self) -> None:
         if self._fd >= 0 and self._is_the_same():

@@ -52,7 +52,7 @@ class NvmlChild:
         self._process: subprocess.Popen[bytes] | None = None
         self._abandoned: list[subprocess.Popen[bytes]] = []
         self._stuck: dict[int, subprocess.Popen[bytes]] = {}
-        self._identities: dict[int, tuple[str | None, str | None]] = {}
+        self._identities: dict[int, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -71,13 +71,16 @@ class NvmlChild:
             return {"why": f"the driver's child ended: {error.strerror}"}
         if line is None:
             return None
-        try:
-            answer: dict[str, Any] = json.loads(line)
-        except ValueError:
-            code = self._process.poll() if self._process else None
-            self.close()
-            return {"why": f"the driver's child gave no answer and ended (exit code {code})"}
-        return answer
+        answer = _object(line)
+        return self._ended_after(line) if answer is None else answer
+
+    def _ended_after(self, line: bytes) -> dict[str, Any]:
+        """What to say of a child that ended, or that says what we cannot read and is ended: it may be out of step."""
+        process = self._process
+        self.close()
+        if line:
+            return {"why": f"the driver's child was ended, for this is no answer: {line[:80]!r}"}
+        return {"why": f"the driver's child ended without an answer (exit code {process and process.returncode})"}
 
     def ask_gpu(self, index: int) -> dict[str, Any]:
         """The answer about one GPU, with `hang`, and with the identity that it had when it last answered."""
@@ -87,10 +90,19 @@ class NvmlChild:
             answer: dict[str, Any] = {"hang": True, "why": f"process {stuck.pid} still hangs in a call to this GPU"}
         else:
             answer = self.ask({"op": "gpu", "index": index}) or self._gave_up_on(index)
+        values = answer.get("values", {})
         if answer.get("uuid"):
-            self._identities[index] = (answer["uuid"], answer.get("serial"))
-        uuid, serial = self._identities.get(index, (None, None))
-        return {"uuid": uuid, "serial": serial, "lost": False, "hang": False, **answer}
+            self._identities[index] = {"uuid": answer["uuid"], "serial": answer.get("serial"), "bus": _bus(values)}
+        known = self._identities.get(index, {"uuid": None, "serial": None, "bus": None})
+        values = {**values, "pci_bus_id": _bus(values) or known["bus"]}
+        return {
+            "uuid": known["uuid"],
+            "serial": known["serial"],
+            "lost": False,
+            "hang": False,
+            **answer,
+            "values": values,
+        }
 
     def _gave_up_on(self, index: int) -> dict[str, Any]:
         self._abandon(index)
@@ -138,6 +150,19 @@ class NvmlChild:
                 self._stuck[index] = process
 
 
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _bus(values: Mapping[str, Any]) -> str | None:
+    bus = values.get("pci_bus_id")
+    return bus if isinstance(bus, str) else None
+
+
 def _read_line(fd: int, until: float) -> bytes | None:
     """One line; what came before the end of the file; None if the time is over first."""
     data = b""
@@ -161,7 +186,7 @@ def sample(child: NvmlChild, node: str, boot_id: str | None, now: datetime) -> G
     if counted is None:
         child.close()
         return Gpus(why="the driver did not answer at all", hang=True)
-    if "num_gpus" not in counted:
+    if not isinstance(counted.get("num_gpus"), int):
         return Gpus(why=str(counted.get("why", "no answer")))
     readings: list[Reading] = []
     for index in range(counted["num_gpus"]):
@@ -177,7 +202,7 @@ def sample(child: NvmlChild, node: str, boot_id: str | None, now: datetime) -> G
 def reading(index: int, answer: Mapping[str, Any], node: str, boot_id: str | None, now: datetime) -> Reading:
     """One GPU's answer as a reading."""
     values: dict[str, Value] = dict(answer.get("values", {}))
-    bus = values.get("pci_bus_id")
-    values["pci"] = normal_pci(bus) if isinstance(bus, str) else None
+    bus = _bus(values)
+    values["pci"] = normal_pci(bus) if bus else None
     values |= {"lost": bool(answer["lost"]), "hang": bool(answer["hang"]), "why": answer.get("why")}
     return Reading(node, now, Source.GPU, str(index), answer["uuid"], answer["serial"], boot_id, values)

@@ -7,8 +7,6 @@ Any call may hang in the kernel; the parent then kills this process and starts a
 value is asked for by itself: one that this GPU, or this driver, does not know is None and hides no other.
 """
 
-# ruff: noqa: PLW0108 - the calls are looked up when they are made: an older pynvml lacks some of them
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -1,12 +1,12 @@
 """Telemetry without a server: JSON Lines on a shared file system, one writer per file.
 
     <state>/telemetry/<node>/<YYYYmmddTHH>.jsonl
-    {"schema": "guardctl.telemetry/1", "node": "n7", "boot_id": "...", "version": "0.1.0"}
+    {"schema": "guardctl.telemetry/1", "node": "n7", "boot_id": "...", "version": "0.1.0", "at": 17673...}
     {"at": 1767322000.5, "source": "gpu", "device": "0", "uuid": "GPU-...", "serial": "...", "values": {...}}
 
-A writer begins each file, and each of its own lives, with a header; lines hold what follows it. A torn last line is a
-writer at work, not an error; any other line that cannot be read is named and left out. pandas is loaded only to read:
-the agent, which only writes, stays small.
+Each batch begins with a header, and lines hold what follows it: a reader needs only the end of a file. A torn last line
+is a writer at work, not an error; any other line that cannot be read is named and left out. pandas is loaded only to
+read: the agent, which only writes, stays small.
 """
 
 import errno
@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 SCHEMA = "guardctl.telemetry/1"
 HOUR = "%Y%m%dT%H"
 COLUMNS = ("node", "source", "device", "uuid", "serial", "boot_id", "at")
+RESERVED = frozenset(COLUMNS)
+HEAD_MARK = b'\n{"schema"'
+FIRST_TAIL_BYTES = 128 * 1024  # the windows of the default policy; doubled until it reaches back far enough
+MAX_AT = 9e9  # s since 1970, year 2255; the nanoseconds of pandas end in 2262
 MAX_WARNINGS = 5  # per file: a damaged file has one cause, not thousands
 
 
@@ -46,11 +50,11 @@ class Spool:
     def append(self, readings: Sequence[Reading], now: datetime) -> None:
         """Add a batch. Raises SpoolError, which names the file and what the system said."""
         path = folder(self.state_dir, self.node) / f"{now.astimezone(UTC):{HOUR}}.jsonl"
-        head = [] if path == self._path else [_header(self.node, self.boot_id)]
-        data = "".join(line + "\n" for line in (*head, *map(_line, readings))).encode()
+        new = path != self._path
+        data = "".join(line + "\n" for line in (_header(self, now), *map(_line, readings))).encode()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _append(path, data)
+            _append(path, b"\n" + data if new and _is_torn(path) else data)
         except OSError as error:
             hint = "free or grow the file system, or lower observe.retention_h" if _full(error) else "look at state_dir"
             raise SpoolError(f"{path}: {error.strerror}", hint=hint) from error
@@ -70,12 +74,27 @@ def _append(path: Path, data: bytes) -> None:
         os.close(fd)
 
 
+def _is_torn(path: Path) -> bool:
+    """Whether a writer before us ended in the middle of a line, which would swallow our header."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            if file.tell() == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+
+
 def _full(error: OSError) -> bool:
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
-def _header(node: str, boot_id: str | None) -> str:
-    return json.dumps({"schema": SCHEMA, "node": node, "boot_id": boot_id, "version": __version__})
+def _header(writer: Spool, now: datetime) -> str:
+    """`at` is when the batch was written; readings in it may be older, such as a hook's notes."""
+    return json.dumps({"schema": SCHEMA, "node": writer.node, "boot_id": writer.boot_id, "version": __version__,
+                       "at": now.timestamp()})  # fmt: skip
 
 
 def _line(reading: Reading) -> str:
@@ -106,7 +125,7 @@ def read(state_dir: Path, nodes: Iterable[str], since: datetime) -> "pd.DataFram
 def _rows_of(state_dir: Path, node: str, since: datetime) -> Iterator[dict[str, Any]]:
     begin = since.timestamp()
     for path in _files(folder(state_dir, node), since):
-        yield from (row for row in _parse(path) if row["at"] >= begin)
+        yield from (row for row in _parse(path, begin) if row["at"] >= begin)
 
 
 def _files(place: Path, since: datetime) -> list[Path]:
@@ -115,15 +134,40 @@ def _files(place: Path, since: datetime) -> list[Path]:
     return sorted(path for path in place.glob("*.jsonl") if path.name >= first)
 
 
-def _parse(path: Path) -> Iterator[dict[str, Any]]:
+def _parse(path: Path, begin: float) -> Iterator[dict[str, Any]]:
+    """A row per reading from `begin` (s since 1970) on, and some from before it."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb") as file:
+            data, offset = _tail(file.fileno(), begin)
     except OSError as error:
         log.warning("%s: left out: %s", path, error.strerror)
         return
-    lines = text.splitlines(keepends=True)
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     whole = lines if not lines or lines[-1].endswith("\n") else lines[:-1]
-    yield from parse_lines(whole, str(path))
+    yield from parse_lines(whole, f"{path} from byte {offset}" if offset else str(path))
+
+
+def _tail(fd: int, begin: float) -> tuple[bytes, int]:
+    """The end of a file, from the header of a batch that is older than `begin`, and where it begins; or all of it.
+
+    An hour of a node with eight GPUs is a megabyte, of which a tick needs a tenth.
+    """
+    size = os.fstat(fd).st_size
+    length = min(FIRST_TAIL_BYTES, size)
+    while length < size:
+        data = os.pread(fd, length, size - length)
+        first = data.find(HEAD_MARK) + 1
+        if first and _written_before(data[first : data.find(b"\n", first)], begin):
+            return data[first:], size - length + first
+        length = min(2 * length, size)
+    return os.pread(fd, size, 0), 0
+
+
+def _written_before(header: bytes, begin: float) -> bool:
+    """Whether the batch behind this header was written before `begin`; not, if the header does not say."""
+    head = _object(header.decode("utf-8", "replace")) or {}
+    at = head.get("at")
+    return isinstance(at, int | float) and at < begin
 
 
 def parse_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
@@ -145,18 +189,21 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
 def _object(line: str) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
 def _is_reading(row: Mapping[str, Any]) -> bool:
     at, values = row.get("at"), row.get("values")
-    return isinstance(at, int | float) and isinstance(values, dict) and isinstance(row.get("source"), str)
+    sane = isinstance(at, int | float) and 0 <= at < MAX_AT
+    return sane and isinstance(values, dict) and isinstance(row.get("source"), str)
 
 
 def _row(row: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
-    values = {key: value for key, value in row["values"].items() if key not in COLUMNS}
+    values: dict[str, Any] = row["values"]
+    if not RESERVED.isdisjoint(values):
+        values = {key: value for key, value in values.items() if key not in RESERVED}
     known = {key: row.get(key) for key in ("source", "uuid", "serial", "at")}
     return values | known | {"node": head.get("node"), "boot_id": head.get("boot_id"), "device": row.get("device", "")}
 

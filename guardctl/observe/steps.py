@@ -6,7 +6,6 @@ job's own. What does not fit is left out and named.
 """
 
 import json
-import math
 import os
 import re
 import stat
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +26,10 @@ JOB = re.compile(r"[0-9][0-9_+]*")
 HEAD_BYTES = 4096
 FIRST_TAIL_BYTES = 256 * 1024  # some minutes of steps; doubled until it reaches back far enough
 MAX_STEP_S = 86_400.0
+MAX_AT = 9e9  # year 2255; the nanoseconds of pandas end in 2262
 MAX_WARNINGS = 5  # per job
+MAX_RANKS = 65_536  # files of one job that are opened: more than the largest jobs have, fewer than a user could make
+UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)  # what a line can make of the JSON parser and of us
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def read(
     for job_id, owner in jobs.items():
         found = _Job(state_dir / "steps" / job_id, job_id, owner, since.timestamp(), max_bytes, [])
         rows += found.rows()
-        warnings += found.warnings[:MAX_WARNINGS]
+        warnings += found.warnings
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table["at"] = pd.to_datetime(table["at"], unit="s", utc=True)
     return table, warnings
@@ -64,20 +66,27 @@ class _Job:
     max_bytes: int
     warnings: list[str]
 
+    def _warn(self, text: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(text)
+
     def rows(self) -> list[dict[str, Any]]:
+        """The steps in all files of the job."""
         if not JOB.fullmatch(self.job_id):
             return []
         try:
             with _opened(self.path, os.O_DIRECTORY) as fd:
                 if os.fstat(fd).st_uid != self.owner.uid:
-                    self.warnings.append(f"{self.path}: does not belong to the job's user {self.owner.uid}: left out")
+                    self._warn(f"{self.path}: does not belong to the job's user {self.owner.uid}: left out")
                     return []
                 names = sorted(filter(FILE.fullmatch, os.listdir(fd)))  # noqa: PTH208 - of an open folder, not a path
-                return [row for name in names for row in self._file(name, fd)]
+                if len(names) > MAX_RANKS:
+                    self._warn(f"{self.path}: {len(names)} files: only {MAX_RANKS} are read")
+                return [row for name in names[:MAX_RANKS] for row in self._file(name, fd)]
         except FileNotFoundError:
             return []  # this job does not use the step timer
         except OSError as error:
-            self.warnings.append(f"{self.path}: {error.strerror}: left out")
+            self._warn(f"{self.path}: {error.strerror}: left out")
             return []
 
     def _file(self, name: str, folder: int) -> Iterator[dict[str, Any]]:
@@ -85,15 +94,15 @@ class _Job:
             with _opened(name, os.O_NONBLOCK, folder) as fd:
                 problem = self._problem(os.fstat(fd))
                 if problem:
-                    self.warnings.append(f"{self.path / name}: {problem}: left out")
+                    self._warn(f"{self.path / name}: {problem}: left out")
                     return
                 head = _head(os.pread(fd, HEAD_BYTES, 0), self.owner)
                 lines = _tail(fd, self.since, self.max_bytes)
         except OSError as error:
-            self.warnings.append(f"{self.path / name}: {error.strerror}: left out")
+            self._warn(f"{self.path / name}: {error.strerror}: left out")
             return
         if head is None:
-            self.warnings.append(f"{self.path / name}:1: no header, or not a node of this job: left out")
+            self._warn(f"{self.path / name}:1: no header, or not a node of this job: left out")
             return
         yield from self._parse(lines, {"job_id": self.job_id, "rank": int(FILE.fullmatch(name)[1]), **head}, name)  # type: ignore[index]
 
@@ -106,8 +115,8 @@ class _Job:
         for number, line in enumerate(reversed(lines), start=1):
             row = _step(line)
             if row is None:
-                words = line[:60].decode("utf-8", "replace")
-                self.warnings.append(f"{self.path / name}: line {number} from the end: no step: {words}")
+                words = line[:60].decode("utf-8", "replace")  # quoted below: a user's text ends in people's terminals
+                self._warn(f"{self.path / name}: line {number} from the end: no step: {words!r}")
             elif row["at"] >= self.since:
                 yield {**known, **row}
 
@@ -126,7 +135,7 @@ def _head(data: bytes, owner: Owner) -> dict[str, Any] | None:
     try:
         head = json.loads(data.split(b"\n", 1)[0])
         fits = head["schema"] == SCHEMA and head["node"] in owner.nodes
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
     return {"node": head["node"], "gpu": _whole(head.get("gpu")), "stage": _whole(head.get("stage"))} if fits else None
 
@@ -150,7 +159,7 @@ def _step(line: bytes) -> dict[str, Any] | None:
     """One line as a row, or None if it is not a sane one."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except UNREADABLE:
         return None
     if not isinstance(row, dict) or _whole(row.get("step")) is None:
         return None
@@ -160,12 +169,13 @@ def _step(line: bytes) -> dict[str, Any] | None:
     return {"step": row["step"], "busy_s": busy_s, "step_s": step_s, "at": at, "tokens": _whole(row.get("tokens"))}
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e11  # noqa: PLR2004 - year 5138
+def _number(value: object) -> TypeGuard[float]:
+    """A number from 0 to the year 2255. NaN fails the bounds; `math.isfinite` would raise on an int of 400 digits."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_AT
 
 
-def _seconds(value: object) -> bool:
-    return _number(value) and float(str(value)) <= MAX_STEP_S
+def _seconds(value: object) -> TypeGuard[float]:
+    return _number(value) and value <= MAX_STEP_S
 
 
 def _whole(value: object) -> int | None:

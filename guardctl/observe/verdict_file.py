@@ -4,6 +4,7 @@ The hook reads `<run>/verdict.json` and nothing else (guardctl/hook.py names its
 boot id; one that is late or from before the last boot counts as none.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,8 @@ def replace(path: Path, content: Mapping[str, Any]) -> None:
         part.write_text(json.dumps(content), encoding="utf-8")
         part.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise SpoolError(f"{path}: {error.strerror}", hint="look at the folder, its owner and its disk") from error
 
 

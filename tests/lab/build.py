@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import socket
 import stat
 import sys

@@ -24,13 +24,17 @@ XID_TEXTS = {
     119: "pid={pid}, name=python3, Timeout after 6s of waiting for RPC response from GSP! Expected function 76",
 }
 PORT = {"link_layer": "InfiniBand", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "state": "4: ACTIVE"}
-COUNTERS = """VL15_dropped excessive_buffer_overrun_errors link_downed link_error_recovery local_link_integrity_errors
-    multicast_rcv_packets multicast_xmit_packets port_rcv_constraint_errors port_rcv_data port_rcv_errors
-    port_rcv_packets port_rcv_remote_physical_errors port_rcv_switch_relay_errors port_xmit_constraint_errors
-    port_xmit_data port_xmit_discards port_xmit_packets port_xmit_wait symbol_error unicast_rcv_packets
-    unicast_xmit_packets""".split()
-HW_COUNTERS = """duplicate_request implied_nak_seq_err local_ack_timeout_err out_of_buffer out_of_sequence
-    packet_seq_err roce_slow_restart rnr_nak_retry_err""".split()
+COUNTERS = [
+    "VL15_dropped", "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery",
+    "local_link_integrity_errors", "multicast_rcv_packets", "multicast_xmit_packets", "port_rcv_constraint_errors",
+    "port_rcv_data", "port_rcv_errors", "port_rcv_packets", "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_xmit_data", "port_xmit_discards",
+    "port_xmit_packets", "port_xmit_wait", "symbol_error", "unicast_rcv_packets", "unicast_xmit_packets",
+]  # fmt: skip
+HW_COUNTERS = [
+    "duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "out_of_buffer", "out_of_sequence",
+    "packet_seq_err", "roce_slow_restart", "rnr_nak_retry_err",
+]  # fmt: skip
 
 
 def make_log(file: Path) -> None:

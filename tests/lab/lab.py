@@ -126,13 +126,15 @@ class Lab:
         network.plug_in(self.layout, {node: self._holder(node) for node in self.nodes})
 
     def _holder(self, node: str | None) -> int:
-        if node is not None and node not in self.nodes:
-            raise LabError(f"no node {node!r} in lab {self.name}: it has n1 to n{len(self.nodes)}")
-        folder = self.path / "login" if node is None else self.layout.node(node)
-        pid = spaces.holder_pid(folder)
+        pid = spaces.holder_pid(self.path / "login" if node is None else self._folder(node))
         if pid is None:
             raise LabError(f"lab {self.name}: the namespaces of {node or 'the operator'} are not ready")
         return pid
+
+    def _folder(self, node: str) -> Path:
+        if node not in self.nodes:
+            raise LabError(f"no node {node!r} in lab {self.name}: it has n1 to n{len(self.nodes)}")
+        return self.layout.node(node)
 
     def _all_idle(self) -> bool:
         for child in self._children:
@@ -153,6 +155,7 @@ class Lab:
     def start_munge(self) -> None:
         """Starts the lab's own munged and waits for its socket."""
         munge = self.path / "munge"
+        (munge / "socket").unlink(missing_ok=True)  # of a munged that was killed
         files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         options = [f"--{name}={munge / file}" for name, file in files.items()]
         self._daemon("munge", "munged", "--foreground", "--num-threads=10", *options, log="munged.out")
@@ -171,7 +174,7 @@ class Lab:
         self.wait(self._answers, timeout_s=30, what="slurmctld to answer")
 
     def _answers(self) -> bool:
-        return self.run(["scontrol", "ping"], check=False).returncode == 0
+        return " is UP" in self.run(["scontrol", "ping"], check=False).stdout
 
     def stop_controller(self) -> None:
         """Stops slurmctld; nodes and jobs go on."""
@@ -259,11 +262,10 @@ class Lab:
 
     def faults(self, node: str) -> list[str]:
         """The faults that the node has."""
-        self._holder(node)
-        return (self.layout.node(node) / "faults").read_text().splitlines()
+        return (self._folder(node) / "faults").read_text().splitlines()
 
     def _set_faults(self, node: str, words: list[str]) -> None:
-        (self.layout.node(node) / "faults").write_text("".join(f"{word}\n" for word in words))
+        (self._folder(node) / "faults").write_text("".join(f"{word}\n" for word in words))
         self._apply(node)
 
     def _apply(self, node: str) -> None:
@@ -271,7 +273,7 @@ class Lab:
         network.set_rate(self.layout, node, self._holder(node), now.rate)
         cgroups.set_share(self.node_cgroup(node), self.layout.share, now.speed)
         scenario = gpus.healthy(self.name, node, self.layout.num_gpus) | now.gpu_lines
-        gpus.write(self.layout.node(node) / "nvml", scenario)
+        gpus.write(self._folder(node) / "nvml", scenario)
 
     # ---- places ----
 
@@ -281,8 +283,8 @@ class Lab:
 
     def kmsg(self, node: str) -> Path:
         """The node's kernel log."""
-        return self.layout.node(node) / "kmsg"
+        return self._folder(node) / "kmsg"
 
     def sysfs(self, node: str) -> Path:
         """The node's sysfs tree."""
-        return self.layout.node(node) / "sys"
+        return self._folder(node) / "sys"

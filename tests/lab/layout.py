@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def controller_port(self) -> int:
-        return 17000 + self.number
+        return 21_700 + self.number
 
     @property
     def groups(self) -> tuple[str, ...]:

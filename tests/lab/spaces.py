@@ -4,10 +4,12 @@ Nothing is given a name on the host: when the last process of a node ends, the k
 and the cable with it. (`ip netns exec` is not used: it mounts /sys anew, and slurmd dies without its cgroups.)
 """
 
+import pwd
 import shlex
 import subprocess
 from pathlib import Path
 
+from tests.lab.errors import LabError
 from tests.lab.layout import Layout
 
 HOLDER = "sleep infinity"
@@ -28,8 +30,11 @@ def as_user(user: str | None, *argv: str) -> list[str]:
     """The command line as that user, with the user's own groups only. None: as root."""
     if user is None:
         return list(argv)
-    return ["setpriv", f"--reuid={user}", "--regid=nogroup" if user == "nobody" else f"--regid={user}",
-            "--init-groups", "--", *argv]  # fmt: skip
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError as error:
+        raise LabError(f"no account {user!r} on this machine; `nobody` is one") from error
+    return ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups", "--", *argv]
 
 
 def _bind(source: Path | str, target: Path | str, *, read_only: bool = False) -> str:

@@ -69,14 +69,16 @@ class Reaper:
     """The process that outlives its owner and takes the lab away. The pipe to it is the owner's sign of life."""
 
     def __init__(self, plan: Layout) -> None:
-        checkout = Path(__file__).resolve().parents[2]
+        argv = [sys.executable, "-m", "tests.lab.teardown", plan.name, str(plan.number)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lab.teardown", plan.name, str(plan.number)], cwd=checkout, stdin=subprocess.PIPE,
+            argv, cwd=Path(__file__).resolve().parents[2], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
     def finish(self) -> None:
-        """Lets the reaper do its work now and waits for it."""
+        """Lets the reaper do its work now and waits for it; the second time there is nothing to do."""
+        if self._process.returncode is not None:
+            return
         _, words = self._process.communicate(timeout=120)
         if self._process.returncode != 0:
             raise LabError(f"the lab was not taken away completely: {words.strip()}")

@@ -1,17 +1,10 @@
 /* nvmlDeviceGetFieldValues: numbers of NVML's fields (NVML_FI_DEV_*) mapped to the scenario's names. */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "scenario.h"
+#include "lab_nvml.h"
 
-typedef unsigned int uint;
-typedef unsigned long long u64;
-typedef struct { uint index; } *gpu_t;
-
-enum { OK = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, TYPE_UINT = 1, TYPE_U64 = 3, MAX_LINKS = 36 };
+enum { TYPE_UINT = 1, TYPE_U64 = 3, LAST_TOTAL = 160 };
 
 struct field_value {
     uint32_t id, scope;
@@ -66,40 +59,25 @@ static const struct { uint id, type; const char *name; } known[] = {
     {270, TYPE_U64, "violation_thermal_ns"},
 };
 
-static int number(uint gpu, const char *field, u64 *out) {
-    char key[64], text[TEXT_BYTES];
-    snprintf(key, sizeof key, "gpu%u.%s", gpu, field);
-    if (scenario_text(key, text) != 0) return NOT_SUPPORTED;
-    *out = (u64)strtoll(text, NULL, 0);
-    return OK;
-}
-
-static int one_link(uint gpu, uint link, const char *name, u64 *out) {
-    char field[64];
-    snprintf(field, sizeof field, "nvlink%u_%s", link, name);
-    if (number(gpu, field, out) == OK) return OK;
-    snprintf(field, sizeof field, "nvlink_%s", name);
-    return number(gpu, field, out);
-}
-
-static int all_links(uint gpu, const char *name, u64 *out) {
-    u64 num_links, one;
-    int ret = number(gpu, "nvlink_count", &num_links);
+static ret_t all_links(gpu_t gpu, const char *name, u64 *out) {
+    uint num_links;
+    u64 one = 0;
+    ret_t ret = get_uint(gpu, "nvlink_count", &num_links);
     *out = 0;
-    for (uint link = 0; ret == OK && link < num_links && link < MAX_LINKS; link++) {
-        ret = one_link(gpu, link, name, &one);
+    for (uint link = 0; ret == OK && link < num_links; link++) {
+        ret = get_link(gpu, link, name, &one);
         *out += one;
     }
     return ret;
 }
 
-/* The numbers up to 160 are totals; the later ones take a link as scope, or UINT_MAX for all. */
-static int nvlink(uint gpu, const struct field_value *ask, const char *name, u64 *out) {
-    if (ask->id <= 160 || ask->scope == UINT32_MAX) return all_links(gpu, name, out);
-    return one_link(gpu, ask->scope, name, out);
+/* The older numbers are totals; the later ones take a link as scope, or UINT32_MAX for all. */
+static ret_t nvlink(gpu_t gpu, const struct field_value *ask, const char *name, u64 *out) {
+    if (ask->id <= LAST_TOTAL || ask->scope == UINT32_MAX) return all_links(gpu, name, out);
+    return get_link(gpu, ask->scope, name, out);
 }
 
-static void fill(uint gpu, struct field_value *value) {
+static void fill(gpu_t gpu, struct field_value *value) {
     size_t i = 0;
     u64 wide = 0;
     while (i < sizeof known / sizeof *known && known[i].id != value->id) i++;
@@ -109,20 +87,16 @@ static void fill(uint gpu, struct field_value *value) {
     value->type = known[i].type;
     value->timestamp_us = (int64_t)time(NULL) * 1000000;
     value->latency_us = 0;
-    value->ret = (uint)(name[0] == '*' ? nvlink(gpu, value, name + 1, &wide) : number(gpu, name, &wide));
+    value->ret = name[0] == '*' ? nvlink(gpu, value, name + 1, &wide) : get_u64(gpu, name, &wide);
     value->value.wide = 0;
     if (value->type == TYPE_UINT) value->value.u = (uint)wide;
     else value->value.wide = wide;
 }
 
-/* In nvml.c: its answer is that of any call on this handle (lost, hang, invalid). */
-int nvmlDeviceGetIndex(gpu_t gpu, uint *out);
-
-__attribute__((visibility("default"))) int nvmlDeviceGetFieldValues(gpu_t gpu, int count, struct field_value *values) {
-    uint index;
-    int ret = nvmlDeviceGetIndex(gpu, &index);
+API ret_t nvmlDeviceGetFieldValues(gpu_t gpu, int count, struct field_value *values) {
+    ret_t ret = enter(gpu);
     if (ret != OK) return ret;
     if (count < 1 || !values) return INVALID_ARGUMENT;
-    for (int i = 0; i < count; i++) fill(index, &values[i]);
+    for (int i = 0; i < count; i++) fill(gpu, &values[i]);
     return OK;
 }
