@@ -19,6 +19,8 @@ from guardctl.judge.summary import WORKER, summarise
 from guardctl.words.policy import Policy
 from guardctl.words.records import Kind, Score, Source
 
+FASTEST = 0.1  # the quantile of round trips that stands for an empty queue
+
 # --- steps ----------------------------------------------------------------------------------------------------------
 
 
@@ -95,16 +97,30 @@ def _throttled(host: pd.DataFrame, policy: Policy, now: datetime) -> list[Score]
 
 
 def _network(net: pd.DataFrame, policy: Policy, now: datetime) -> list[Score]:
-    """TCP retransmits and drops in the node's own queue, per second: over the policy's floor and far over the peers."""
+    """What the node's TCP and its queue count, per second: over the policy's floor and far over the peers."""
     found: list[Score] = []
     for kind, signal, column, floor in (
         (Kind.TRANSPORT, "retransmits_per_s", "tcp_retransmits", policy.judge.retransmits_per_s),
         (Kind.LINK, "queue_drops_per_s", "qdisc_drops", policy.judge.drops_per_s),
+        (Kind.LINK, "queue_delays_per_s", "qdisc_overlimits", policy.judge.delays_per_s),
     ):
         table = _against_nodes(net, column, policy, now)
         slow = (table["value"] > floor) & (table["value"] > policy.judge.net_factor * table["peers"])
         found += summarise(table.assign(slow=slow), kind, signal, "per s", policy)
-    return found
+    return [*found, *_round_trips(net, policy, now)]
+
+
+def _round_trips(net: pd.DataFrame, policy: Policy, now: datetime) -> list[Score]:
+    """TCP round trips against the tenth of the group that waits least.
+
+    A full queue is felt by all who send into it, so that the median of a small job is no measure of an empty one.
+    """
+    rows = tables.windowed(net.assign(value=tables.numbers(net, "tcp_rtt_ms")), policy, now).dropna(subset=["value"])
+    means = rows.groupby(["group", "node", "window"], as_index=False)[["value"]].median()
+    table = compare(means.assign(gpu=-1.0, uuid="", relative=np.nan), "value", ["group", "window"])
+    least = table.groupby(["group", "window"])["value"].transform("quantile", FASTEST)
+    slow = (table["value"] > policy.judge.rtt_ms) & (table["value"] > policy.judge.net_factor * least)
+    return summarise(table.assign(slow=slow, peers=least), Kind.TRANSPORT, "tcp_rtt_ms", "ms", policy)
 
 
 def _against_nodes(readings: pd.DataFrame, column: str, policy: Policy, now: datetime) -> pd.DataFrame:

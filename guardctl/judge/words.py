@@ -8,8 +8,10 @@ CAUSES = {
     "hw_slowdown_share": "hardware slowdown",
     "throttled_share": "processor throttled",
     "sm_clock_mhz": "low GPU clock",
-    "retransmits_per_s": "link retransmits",
+    "queue_delays_per_s": "slow link",
     "queue_drops_per_s": "link drops",
+    "tcp_rtt_ms": "slow connections",
+    "retransmits_per_s": "TCP retransmits",
     "busy_s": "slow steps, no cause seen",
 }  # the first that spoke is the cause: a reason before its effect
 SHARES = {
@@ -19,10 +21,20 @@ SHARES = {
 }
 
 
+GAUGES = {
+    "sm_clock_mhz": ("clock ", 0, " MHz"),
+    "temperature_c": ("", 0, " C"),
+    "tcp_rtt_ms": ("round trip ", 1, " ms"),
+}
+COUNTED = {
+    "retransmits_per_s": "TCP retransmits",
+    "queue_drops_per_s": "drops in its queue",
+    "queue_delays_per_s": "packets held in its queue",
+}
+
+
 def cause(signals: frozenset[str]) -> str:
     """The most telling name for what is wrong."""
-    if {"retransmits_per_s", "queue_drops_per_s"} <= signals and not signals & {"throttled_share", "thermal_share"}:
-        return "link drops and retransmits"
     return next((words for signal, words in CAUSES.items() if signal in signals), "unknown")
 
 
@@ -41,9 +53,5 @@ def _phrase(score: Score) -> str:
         return f"throttled {value * 100:.0f}% of the time, peers {peers * 100:.0f}%"
     if score.signal in SHARES:
         return f"{SHARES[score.signal]} {value * 100:.0f}% of samples, peers {peers * 100:.0f}%"
-    if score.signal == "sm_clock_mhz":
-        return f"clock {value:.0f} MHz, peers {peers:.0f}"
-    if score.signal == "temperature_c":
-        return f"{value:.0f} C, peers {peers:.0f}"
-    name = {"retransmits_per_s": "retransmits", "queue_drops_per_s": "drops"}.get(score.signal, score.signal)
-    return f"{value:.1f} {name} {score.unit}, peers {peers:.1f}".replace("  ", " ")
+    before, digits, after = GAUGES.get(score.signal, ("", 1, f" {COUNTED.get(score.signal, score.signal)} per s"))
+    return f"{before}{value:.{digits}f}{after}, peers {peers:.{digits}f}"

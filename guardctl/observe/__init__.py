@@ -15,9 +15,9 @@ from the start of the device or the node; rates are made by the reader.
           remapped_pending, remapped_failed (bool), retired_pages_pending (bool), pcie_gen, max_pcie_gen, pcie_width,
           max_pcie_width, pcie_replays, nvlinks_up, nvlink_errors, memory_used_bytes, memory_total_bytes, mig (bool),
           num_processes, recovery_action (0: none; NVML's number)
-    net   tcp_out_segments, tcp_in_segments, tcp_retransmits, tcp_timeouts, tcp_lost_retransmits, rx_bytes, tx_bytes,
-          rx_errors, tx_errors, rx_drops, tx_drops, qdisc_drops, qdisc_overlimits, qdisc_requeues,
-          qdisc_backlog_bytes, carrier_changes, speed_mbps
+    net   tcp_out_segments, tcp_in_segments, tcp_retransmits, tcp_timeouts, tcp_lost_retransmits, tcp_rtt_ms (mean of
+          busy connections), rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops, qdisc_drops,
+          qdisc_overlimits, qdisc_requeues, qdisc_backlog_bytes, carrier_changes, speed_mbps
     ib    state, phys_state, rate_gbps, link_layer, and the counters of sysfs by their own names (link_downed,
           symbol_error, port_rcv_errors, ...)
     host  num_gpus, expected_gpus, nvml_hang (bool), nvml_why (text), load1, mem_available_bytes, mem_total_bytes,

@@ -179,6 +179,7 @@ class Tail:
         except OSError as error:
             self.why = f"{self.path}: {error.strerror}"
             self.close()
+            self.continued = False
             return []
         self.continued, self._at_end = self._at_end, len(data) < MAX_READ_BYTES
         self.why = ""

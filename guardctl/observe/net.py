@@ -1,9 +1,11 @@
 """The node's network as the kernel counts it: TCP, the interface, and the queue in front of the interface.
 
-A NIC or a cable that is slow shows as retransmits at the sender, and as drops or a backlog in its queue.
+A slow link shows in the queue of its own node, which holds packets back (`qdisc_overlimits`) and drops them when it is
+full, and as a long round trip of the node's connections. Retransmits are made by whoever sends *to* it, too.
 """
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,7 +16,9 @@ from guardctl.words.policy import Policy
 from guardctl.words.records import Reading, Source, Value
 
 PROC = Path("/proc")
-TC_DEADLINE_S = 5.0
+DEADLINE_S = 5.0  # for one command of iproute2
+SS_SOCKET = re.compile(r"\brtt:(?P<rtt_ms>[\d.]+)/.*?\bbytes_sent:(?P<sent>\d+)")
+BULK_BYTES = 2**20  # a connection that has sent less says nothing about the link's queue
 TCP = {"RetransSegs": "tcp_retransmits", "OutSegs": "tcp_out_segments", "InSegs": "tcp_in_segments"}
 TCP_MORE = {"TCPTimeouts": "tcp_timeouts", "TCPLostRetransmit": "tcp_lost_retransmits"}
 DEV = {0: "rx_bytes", 2: "rx_errors", 3: "rx_drops", 8: "tx_bytes", 10: "tx_errors", 11: "tx_drops"}
@@ -58,6 +62,14 @@ def parse_qdisc(text: str) -> dict[str, Value]:
     return {ours: sum(queue.get(theirs, 0) for queue in roots) if roots else None for theirs, ours in QDISC.items()}
 
 
+def parse_rtt_ms(text: str) -> float | None:
+    """Mean smoothed round trip in ms of the connections in `ss -ti`, by bytes sent; None without a busy connection."""
+    found = [(float(match["rtt_ms"]), int(match["sent"])) for match in SS_SOCKET.finditer(text)]
+    bulk = [(rtt_ms, sent) for rtt_ms, sent in found if sent >= BULK_BYTES]
+    total = sum(sent for _, sent in bulk)
+    return sum(rtt_ms * sent for rtt_ms, sent in bulk) / total if total else None
+
+
 def interface_of(policy: Policy) -> str:
     """The interface to watch: the policy's, the default route's, or eth0."""
     return policy.observe.interface or parse_default_interface(_text(PROC / "net/route")) or "eth0"
@@ -70,7 +82,8 @@ def read(policy: Policy, node: str, boot_id: str | None, now: datetime) -> Readi
         **parse_counters(_text(PROC / "net/snmp"), "Tcp", TCP),
         **parse_counters(_text(PROC / "net/netstat"), "TcpExt", TCP_MORE),
         **parse_dev(_text(PROC / "net/dev"), interface),
-        **parse_qdisc(_tc(interface)),
+        **parse_qdisc(_said("tc", "-s", "-j", "qdisc", "show", "dev", interface)),
+        "tcp_rtt_ms": parse_rtt_ms(_said("ss", "--tcp", "--info", "--numeric", "--no-header", "state", "established")),
         **_link(policy.observe.sysfs / "class/net" / interface),
     }
     return Reading(node, now, Source.NET, interface, boot_id=boot_id, values=values)
@@ -85,10 +98,10 @@ def _link(folder: Path) -> dict[str, Value]:
     }
 
 
-def _tc(interface: str) -> str:
-    argv = ["tc", "-s", "-j", "qdisc", "show", "dev", interface]
+def _said(*argv: str) -> str:
+    """What a command of iproute2 printed; empty if it is not here, fails or is late."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=TC_DEADLINE_S, check=False,
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
                               stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -51,7 +51,7 @@ class Spool:
         """Add a batch. Raises SpoolError, which names the file and what the system said."""
         path = folder(self.state_dir, self.node) / f"{now.astimezone(UTC):{HOUR}}.jsonl"
         new = path != self._path
-        data = "".join(line + "\n" for line in (_header(self, now), *map(_line, readings))).encode()
+        data = "".join(line + "\n" for line in (_header(self.node, self.boot_id, now), *map(_line, readings))).encode()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _append(path, b"\n" + data if new and _is_torn(path) else data)
@@ -91,10 +91,10 @@ def _full(error: OSError) -> bool:
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
-def _header(writer: Spool, now: datetime) -> str:
-    """`at` is when the batch was written; readings in it may be older, such as a hook's notes."""
-    return json.dumps({"schema": SCHEMA, "node": writer.node, "boot_id": writer.boot_id, "version": __version__,
-                       "at": now.timestamp()})  # fmt: skip
+def _header(node: str, boot_id: str | None, now: datetime | None = None) -> str:
+    """`now`: when the batch is written; readings in it may be older, such as a hook's notes."""
+    head = {"schema": SCHEMA, "node": node, "boot_id": boot_id, "version": __version__}
+    return json.dumps(head if now is None else {**head, "at": now.timestamp()})
 
 
 def _line(reading: Reading) -> str:
@@ -118,7 +118,7 @@ def read(state_dir: Path, nodes: Iterable[str], since: datetime) -> "pd.DataFram
 
     rows = [row for node in nodes for row in _rows_of(state_dir, node, since)]
     table = pd.DataFrame(rows, columns=None if rows else list(COLUMNS))
-    table["at"] = pd.to_datetime(table["at"], unit="s", utc=True)
+    table["at"] = pd.to_datetime(table["at"], unit="s", utc=True).dt.as_unit("ns")  # else by the values
     return table
 
 

@@ -53,7 +53,7 @@ def read(
         rows += found.rows()
         warnings += found.warnings
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    table["at"] = pd.to_datetime(table["at"], unit="s", utc=True)
+    table["at"] = pd.to_datetime(table["at"], unit="s", utc=True).dt.as_unit("ns")  # else by the values
     return table, warnings
 
 

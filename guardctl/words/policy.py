@@ -61,8 +61,10 @@ class Judge(Section):
     )
     hot_c: float = Field(85.0, ge=40, le=120, description="C; NVIDIA data-centre GPUs slow down from 85-90 C")
     throttled_excess: float = Field(0.15, gt=0, le=1, description="share of time throttled by the cgroup above peers")
-    retransmits_per_s: float = Field(1.0, ge=0, description="TCP retransmits per s; and over ten times the peers'")
+    retransmits_per_s: float = Field(1.0, ge=0, description="TCP retransmits per s, and net_factor times the peers'")
     drops_per_s: float = Field(1.0, ge=0, description="packets per s dropped in the node's own queue, likewise")
+    delays_per_s: float = Field(100.0, ge=0, description="packets per s held back by the node's own queue, likewise")
+    rtt_ms: float = Field(5.0, ge=0, description="ms of TCP round trip; inside a cluster it is under 1 without a queue")
     net_factor: float = Field(5.0, ge=1, description="times the peers' median that network counters must exceed")
 
     @field_validator("windows_slow")

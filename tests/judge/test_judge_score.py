@@ -107,6 +107,10 @@ def counter(name: str, per_s: dict[str, float], source: str, device: str = "") -
     return telemetry(source, {n: _growing(name, per_s.get(n, per_s[""])) for n in NODES}, device)
 
 
+def _steady(name: str, value: float) -> Signals:
+    return lambda _: {name: value}
+
+
 def _growing(name: str, per_s: float) -> Signals:
     return lambda i: {name: 100 + 30 * i * per_s}
 
@@ -202,3 +206,26 @@ def test_columns_that_are_missing_are_unknown() -> None:
     table = gpus()[["node", "source", "device", "at"]]
     assert not score.signals(table, GROUPS, POLICY, NOW)
     assert not score.signals(pd.DataFrame(), GROUPS, POLICY, NOW)
+
+
+def test_a_slow_link_is_told_from_the_neighbour_that_sends_into_it() -> None:
+    """As measured on a 50 Mbit/s link in a ring: queue and round trip on its own node, retransmits at the sender."""
+    rtt_ms = {"n0": 1.5, "n1": 26.0, "n2": 18.6, "n3": 20.9, "n4": 6.9, "n5": 1.0}
+    gauge = telemetry("net", {node: _steady("tcp_rtt_ms", value) for node, value in rtt_ms.items()})
+    found = signals(
+        pd.concat([
+            gauge,
+            counter("qdisc_overlimits", {"": 0.0, "n2": 3500.0}, "net", "eth0"),
+            counter("tcp_retransmits", {"": 0.1, "n3": 14.6}, "net", "eth0"),
+        ])
+    )  # fmt: skip
+    slow = {key for key, each in found.items() if each.windows_slow == each.windows}
+    assert ("n2", "queue_delays_per_s") in slow
+    assert ("n2", "tcp_rtt_ms") in slow
+    assert {found[key].kind for key in slow if key[0] == "n3"} == {Kind.TRANSPORT}
+    assert not [node for node, _ in slow if node in {"n0", "n5"}]
+
+
+def test_round_trips_that_are_long_everywhere_are_nobodys_fault() -> None:
+    gauge = telemetry("net", {node: _steady("tcp_rtt_ms", 30.0) for node in NODES})
+    assert all(each.windows_slow == 0 for each in signals(gauge).values())

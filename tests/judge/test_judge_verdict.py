@@ -53,7 +53,7 @@ def test_two_signals_of_one_kind_are_still_one_kind() -> None:
 def test_two_layers_of_the_network_are_two_kinds() -> None:
     said = verdict(RETRANSMITS, DROPS)
     assert said
-    assert (said.confirmed, said.level, said.cause) == (True, Level.LINK, "link drops and retransmits")
+    assert (said.confirmed, said.level, said.cause) == (True, Level.LINK, "link drops")
     assert said.evidence == ("40.0 retransmits per s, peers 0.2", "25.0 drops per s, peers 0.0")
 
 

@@ -43,7 +43,7 @@ def test_the_installed_hook_costs_little_more_than_python(tmp_path: Path) -> Non
 
 def test_help_is_quick() -> None:
     guardctl = script("guardctl")
-    assert min(cpu_s([guardctl, "--help"]) for _ in range(5)) < MAX_HELP_S
+    assert any(cpu_s([guardctl, "--help"]) < MAX_HELP_S for _ in range(15))  # often one; more beside a busy neighbour
 
 
 def test_a_timed_step_costs_microseconds(tmp_path: Path) -> None:

@@ -179,7 +179,8 @@ def test_the_probe_reads_every_signal_that_a_gpu_has(scenario: Path) -> None:
     assert set(nvml_probe.GETTERS) <= set(first)
     expected = {"name": "NVIDIA H100 80GB HBM3", "sm_clock_mhz": 1980, "power_limit_w": 700.0, "nvlinks_up": 18,
                 "nvlink_errors": 0, "remapped_failed": False, "mig": False, "num_processes": 0,
-                "event_reason_names": "", "recovery_action": 0, "pci": "0000:18:00", "memory_total_bytes": 85520809984}  # fmt: skip
+                "event_reason_names": "", "recovery_action": 0, "pci": "0000:18:00",
+                "memory_total_bytes": 85520809984}  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert gpus.readings[1].uuid == lab_gpus.gpu_uuid("lab", "n1", 1)
 

@@ -186,6 +186,19 @@ def test_an_xid_that_comes_while_the_spool_is_full_is_written_later(probes: agen
     assert set(table.loc[table["source"] == Source.HOST, "nvml_why"]) == {"no driver"}
 
 
+def test_the_agent_knows_which_lines_are_new(probes: agent.Probes) -> None:
+    """Both lines say that they are from right after boot; the second came between two passes."""
+    kmsg, first = probes.policy.observe.kmsg, datetime.now(UTC) + timedelta(days=1)  # this host runs for longer then
+    for now in (first, first + timedelta(seconds=30)):
+        with kmsg.open("a", encoding="ascii") as out:
+            out.write(f"3,1,1,-;{XID_79}\n")
+        agent.one_pass(probes, lambda _: [], now)
+    table = spool.read(probes.policy.state_dir, ["n1"], datetime(1970, 1, 1, tzinfo=UTC))
+    old, new = table.loc[table["source"] == Source.LOG, "at"].sort_values()
+    assert first - old > timedelta(days=0.9)
+    assert abs(new - first) < timedelta(milliseconds=1)
+
+
 def test_a_verdict_that_does_not_fit_leaves_the_old_one_and_no_part(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk."""
     code = f"""
@@ -256,5 +269,5 @@ def read_steps(state: Path, line: str) -> tuple[int, list[str]]:
 
 def test_a_verdict_file_names_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
-    with pytest.raises(SpoolError, match="run/verdict.json: "):
+    with pytest.raises(SpoolError, match=r"run/verdict\.json: "):
         verdict_file.replace(tmp_path / "run/verdict.json", {})

@@ -80,8 +80,8 @@ def test_a_line_that_makes_no_sense_is_named_and_left_out(tmp_path: Path, line: 
 
 
 @pytest.mark.parametrize("head", [
-    "x", "[]", "[" * 3000, "{}", {**HEAD, "schema": "guardctl.steps/9"}, {**HEAD, "node": "n7"}, {**HEAD, "node": ["n1"]},
-    {**HEAD, "node": "../n1"}, {"schema": "guardctl.steps/1"},
+    "x", "[]", "[" * 3000, "{}", {**HEAD, "schema": "guardctl.steps/9"}, {**HEAD, "node": "n7"},
+    {**HEAD, "node": ["n1"]}, {**HEAD, "node": "../n1"}, {"schema": "guardctl.steps/1"},
 ])  # fmt: skip
 def test_a_file_that_speaks_for_another_node_says_nothing(tmp_path: Path, head: dict[str, object] | str) -> None:
     job(tmp_path, step(1), head=head)
