@@ -27,10 +27,11 @@ def seconds(num_nodes: int, tries: int) -> float:
         policy = world.policy(Path(folder))
         world.write_spool(policy, num_nodes, now)
         world.write_steps(policy, num_nodes, now)
-        return min(_pass(Path(folder), num_nodes, now)[0] for _ in range(tries))
+        return min(one_pass(Path(folder), num_nodes, now)[0] for _ in range(tries))
 
 
-def _pass(folder: Path, num_nodes: int, now: datetime) -> tuple[float, list[Verdict], tuple[Action, ...]]:
+def one_pass(folder: Path, num_nodes: int, now: datetime) -> tuple[float, list[Verdict], tuple[Action, ...]]:
+    """Its seconds of processor time, and what it concluded."""
     policy, snapshot = world.policy(folder), world.snapshot(num_nodes, now)
     began = time.process_time()
     telemetry, steps = look(snapshot, {}, policy, now)

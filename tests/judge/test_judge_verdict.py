@@ -54,7 +54,7 @@ def test_two_layers_of_the_network_are_two_kinds() -> None:
     said = verdict(RETRANSMITS, DROPS)
     assert said
     assert (said.confirmed, said.level, said.cause) == (True, Level.LINK, "link drops")
-    assert said.evidence == ("40.0 retransmits per s, peers 0.2", "25.0 drops per s, peers 0.0")
+    assert said.evidence == ("25.0 drops in its queue per s, peers 0.0", "40.0 TCP retransmits per s, peers 0.2")
 
 
 def test_one_gpu_of_a_node_is_named_with_its_uuid() -> None:
