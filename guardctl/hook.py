@@ -15,10 +15,11 @@ waits for it no longer than DEADLINE_S, since a process that hangs in the kernel
 Slurm's pipes first, so that Slurm does not wait for it either. No Slurm command is called.
 """
 
+# The part in C: `signal` itself loads enum, half of what this program would cost.
+import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
 import select
-import signal
 import stat
 import sys
 import time

@@ -5,6 +5,10 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)  # a busy machine is no fault; pytest-timeout ends what hangs
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

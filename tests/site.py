@@ -19,14 +19,14 @@ from tests.lab import Lab
 
 COMMAND = Path(sys.executable).parent / "guardctl"
 # A lab lives in seconds what a cluster lives in hours: short windows, small matrices, and a budget for a few nodes. All
-# its nodes share two cores, so that equal pairs differ by a quarter from run to run; on real links it is 2 %.
+# its nodes share two cores, so that equal pairs differ by a quarter from run to run; on real links it is some percent.
 QUICK: dict[str, dict[str, Any]] = {
     "observe": {"period_s": 2.0},
     "judge": {"window_s": 8.0, "windows": 3, "windows_slow": 3, "slow_fraction": 0.25},
     "act": {"mode": "act", "max_out": 4, "max_out_percent": 50.0},
     "quarantine": {"probation_s": 20.0, "suspect_s": 60.0},
-    "sweep": {"seconds": 5.0, "pair_seconds": 4.0, "size": 384, "pair_bytes": 2**22, "min_ratio": 0.8, "pair_min_ratio": 0.5,
-              "time_limit_s": 180.0},
+    "sweep": {"seconds": 5.0, "pair_seconds": 4.0, "size": 384, "pair_bytes": 2**22,
+              "min_ratio": 0.8, "pair_min_ratio": 0.5, "time_limit_s": 180.0},
 }  # fmt: skip
 
 
@@ -57,7 +57,8 @@ class Site:
 
     def argv(self, *words: str | Path, config: bool = True) -> list[str | Path]:
         """The command line of a guardctl command."""
-        return [COMMAND, *(["--config", self.config] if config else []), *words]
+        options: list[str | Path] = ["--config", self.config] if config else []
+        return [COMMAND, *options, *words]
 
     def guardctl(
         self, *words: str | Path, config: bool = True, codes: Sequence[int] = (0,), timeout: float = 120

@@ -135,6 +135,7 @@ def _quarantine(action: Action, standings: Mapping[str, Standing], world: World)
     """Reserve, look once more, undrain. Whoever touched a drain in between keeps the node."""
     name = f"{world.policy.quarantine.reservation_prefix}_{action.incident}"
     nodes = (*action.nodes, *action.detail["partners"])
+    world.cluster.unreserve(name)  # what a monitor left that was killed before its first undrain
     world.cluster.reserve(name, nodes, world.policy.quarantine.duration_s)
     foreign = [node for node in action.nodes if not _still_ours(world, standings[node])]
     if foreign:

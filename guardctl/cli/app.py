@@ -25,7 +25,7 @@ Start with `guardctl init` and `guardctl doctor`. A new install only observes: i
 `act.mode = "act"`.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for module in (commands_setup, commands_agent, commands_monitor, commands_look, commands_people, commands_plan):
     module.register(app)
 app.add_typer(commands_sweep.app, name="sweep")

@@ -22,7 +22,9 @@ def agent(
     kmsg: Annotated[Path | None, typer.Option(help="Kernel log; over the policy's.")] = None,
     sysfs: Annotated[Path | None, typer.Option(help="Where sysfs is mounted; over the policy's.")] = None,
 ) -> None:
-    """Sample this node's GPUs, network, cgroup and kernel log, and write the spool and the hook's verdict.
+    """Sample this node, and keep the hook's verdict fresh.
+
+    Reads GPUs, network, cgroup and kernel log, and appends what it sees to the spool.
 
     Example: `guardctl agent --once`, or as a service: slurm/guardctl-agent.service
     """

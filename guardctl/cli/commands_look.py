@@ -36,7 +36,7 @@ def status(
     nodes: Annotated[str, typer.Argument(help="Host list.", show_default="all nodes")] = "",
     json_: AsJson = False,
 ) -> None:
-    """Show every node: what Slurm says, what guardctl says, since when, and why.
+    """Show every node, and why it is where it is.
 
     Exit code: 0 all in service, 1 some watched or out, 3 Slurm did not answer.
 
@@ -106,7 +106,9 @@ def report(
     form: Annotated[Form | None, typer.Option("--format", help="Kind of report.", show_default="by the name")] = None,
     days: Annotated[float, typer.Option(help="Days looked back.")] = 7.0,
 ) -> None:
-    """Write the health report: HTML for people, Markdown for mail, JSON, or metrics for Prometheus.
+    """Write the health report of the last days.
+
+    HTML for people, Markdown for mail, JSON, or metrics for Prometheus; the name of the file tells which.
 
     Examples: `guardctl report -o health.html`, `guardctl report --format markdown --days 1 | mail -s health ops`
     """
@@ -137,7 +139,10 @@ def _text(context: "Context", form: Form, days: float) -> str:
         at = events[-1].at if events else None
         recent = [event for event in events if event.at > now - timedelta(days=1)]
         return metrics.text(standings, tick_at=at, ok=snapshot is not None, events=recent)
-    found = summary(events, standings, now - timedelta(days=days), now, snapshot=snapshot)
+    begin = now - timedelta(days=days)
+    if events and events[0].at > begin:  # a young ledger: its life fills the page
+        begin = events[0].at - (now - events[0].at) / 20
+    found = summary(events, standings, begin, now, snapshot=snapshot)
     if form is Form.JSON:
         return json_module.dumps({"schema": "guardctl.report/1", **json.as_json(found)}, indent=2)
     return page.html(found) if form is Form.HTML else markdown.report(found)

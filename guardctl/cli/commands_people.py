@@ -22,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 
 def drain(ctx: typer.Context, nodes: Nodes, why: Why, dry_run: DryRun = False) -> None:
-    """Drain nodes under our own tag; when they are empty the monitor sweeps them.
+    """Drain nodes under our own tag.
+
+    When they are empty the monitor sweeps them.
 
     Example: `guardctl drain n7 --why "fan is loud"`
     """
@@ -38,7 +40,9 @@ def release(ctx: typer.Context, nodes: Nodes, why: Why = "by hand", dry_run: Dry
 
 
 def hold(ctx: typer.Context, nodes: Nodes, why: Why, dry_run: DryRun = False) -> None:
-    """Keep nodes out of service until `unhold`, also after somebody resumes everything.
+    """Keep nodes out of service until `unhold`.
+
+    Also after somebody resumes everything: the monitor drains them again.
 
     Example: `guardctl hold n7 --why "vendor comes on Monday"`
     """
@@ -46,7 +50,9 @@ def hold(ctx: typer.Context, nodes: Nodes, why: Why, dry_run: DryRun = False) ->
 
 
 def unhold(ctx: typer.Context, nodes: Nodes, why: Why = "by hand", dry_run: DryRun = False) -> None:
-    """End a hold; the monitor then sweeps the nodes before they come back.
+    """End a hold.
+
+    The monitor then sweeps the nodes before they come back.
 
     Example: `guardctl unhold n7`
     """
@@ -54,7 +60,9 @@ def unhold(ctx: typer.Context, nodes: Nodes, why: Why = "by hand", dry_run: DryR
 
 
 def repaired(ctx: typer.Context, nodes: Nodes, why: Why = "repaired", dry_run: DryRun = False) -> None:
-    """Say that nodes were repaired; the monitor sweeps them before they come back.
+    """Say that nodes were repaired.
+
+    The monitor sweeps them before they come back.
 
     Example: `guardctl repaired n7 --why "GPU 3 swapped"`
     """
@@ -72,6 +80,7 @@ def _by_hand(ctx: typer.Context, what: str, nodes: str, why: str, *, dry_run: bo
         for line in people.dry_run(what, names, why, world, DryRun(of(ctx).cluster)):
             typer.echo(line)
         return
+    of(ctx).refuse_if_stopped()
     _show(people.COMMANDS[what](names, why, world))
 
 

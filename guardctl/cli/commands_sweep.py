@@ -46,6 +46,7 @@ def run(
         for line in by_hand.commands(suspects, others, world.policy, utc_now()):
             typer.echo(line)
         return
+    context.refuse_if_stopped()
     sweep = _watched(context, by_hand.start(suspects, others, world.policy, world.ledger, utc_now()), world)
     _show(context, sweep, json_)
     raise typer.Exit(_exit_code(sweep))

@@ -71,6 +71,14 @@ class Context:
             policy = policy.model_copy(update={"act": changed})
         return World(self.cluster, self.ledger, policy, utc_now, user_name(), socket.gethostname(), __version__)
 
+    def refuse_if_stopped(self) -> None:
+        """Raises GuardError while the kill switch is on: every part obeys it, also a person's own command."""
+        from guardctl.words.errors import GuardError
+
+        switch = self.policy.kill_switch
+        if switch.exists():
+            raise GuardError(f"the kill switch is on ({switch}): nothing in Slurm is changed", hint=f"rm {switch}")
+
     @cached_property
     def out(self) -> "Console":
         """Where tables go: stdout."""

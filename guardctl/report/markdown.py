@@ -16,10 +16,10 @@ def report(summary: Summary) -> str:
 
 
 def headline(summary: Summary) -> str:
-    """One line for a subject: `3 of 64 nodes out, 2 drains, 1.4 node-days lost`."""
+    """One line for a subject: `3 of 64 nodes out, 2 drains, 33.6 node-hours lost`."""
     of = f" of {summary.num_nodes}" if summary.num_nodes is not None else ""
     drains = f"{summary.num_drains} drain{'' if summary.num_drains == 1 else 's'}"
-    return f"{len(summary.out)}{of} nodes out, {drains}, {summary.node_days_out:.1f} node-days lost"
+    return f"{len(summary.out)}{of} nodes out, {drains}, {24 * summary.node_days_out:.1f} node-hours lost"
 
 
 def _head(summary: Summary) -> Iterator[str]:
@@ -37,8 +37,8 @@ def _out(summary: Summary) -> Iterator[str]:
 
 
 def _causes(summary: Summary) -> Iterator[str]:
-    rows = [(each.cause, f"{each.node_days:.2f}", each.num_incidents) for each in summary.causes]
-    yield from _table("Where the node-days went", ("cause", "node-days", "incidents"), rows)
+    rows = [(each.cause, f"{24 * each.node_days:.1f}", each.num_incidents) for each in summary.causes]
+    yield from _table("Where the node-hours went", ("cause", "node-hours", "incidents"), rows)
 
 
 def _offenders(summary: Summary) -> Iterator[str]:

@@ -9,20 +9,24 @@ from typing import Any
 
 Results = dict[str, Any]
 SCHEMA = "guardctl.benchmarks/1"
+HEAD = """# Benchmarks
+
+Written by `make bench`; docs/benchmarks.json has the same numbers. They say what guardctl itself costs, in processor
+time unless they say otherwise, since the machine had other work to do."""
 
 # what each number means; a benchmark that is not named here is shown with its keys
 MEANING: Mapping[str, Mapping[str, str]] = {
     "hook": {
-        "": "The prolog on a healthy node, run as `slurm/prolog.sh` runs it, twice for every job on every node.",
-        "prolog_cpu_ms_over_python": "ms of processor time over a Python that does nothing, median; the forked half counts",
+        "": "The prolog on a healthy node, run as `slurm/prolog.sh` runs it before every job on every node.",
+        "prolog_cpu_ms_over_python": "ms of processor time over a bare Python, median; the forked half counts",
         "prolog_wall_ms_p50": "ms from start to end, Python's own start included, median; on a busy machine more",
         "runs": "runs that the medians are over",
     },
     "help": {"": "`guardctl --help`.", "cpu_s": "s of processor time, the least of some runs"},
     "tick": {
-        "": "One decision of the monitor over a job on all nodes with 8 GPUs each, three windows of telemetry every 30 s "
-        "and of steps every 10 s: read the spool and the step files, score, judge, decide. Without Slurm's answers and "
-        "the ledger.",
+        "": "One decision of the monitor over one job on all nodes with 8 GPUs each, with three windows of telemetry "
+        "every 30 s and of steps every 10 s: read the spool and the step files, score, judge, decide. Without Slurm's "
+        "answers and the ledger.",
         "nodes": "nodes",
         "seconds": "s of processor time for each of these; a tick has 60 s",
     },
@@ -65,7 +69,7 @@ def _field(path: Path, key: str) -> str:
 
 
 def merged(path: Path, results: Results, where: Mapping[str, Any]) -> Results:
-    """What is in the file at `path` with the new results over it; each remembers the machine that it was measured on."""
+    """What is in the file at `path` with the new results over it; each keeps the machine that it was measured on."""
     before: Results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     machines = {**before.get("machines", {}), **{key: dict(where) for key in results}}
     kept = {key: value for key, value in before.items() if key not in {"schema", "machines"}}
@@ -93,8 +97,7 @@ def _said(value: Any) -> str:
 
 def markdown(results: Results) -> str:
     """The page: a section for each benchmark."""
-    parts = ["# Benchmarks\n\nWritten by `make bench`; docs/benchmarks.json has the same numbers. They are of guardctl itself, and "
-             "processor time unless they say otherwise, since the machine had other work to do."]  # fmt: skip
+    parts = [HEAD]
     found = list(rows(results))
     for key in dict.fromkeys(each[0] for each in found):
         about = MEANING.get(key, {}).get("", "")
@@ -108,5 +111,5 @@ def markdown(results: Results) -> str:
 def _where(where: Mapping[str, Any]) -> str:
     if not where:
         return ""
-    return (f"{where['date']}: {where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, kernel {where['kernel']}, "
-            f"Python {where['python']}.")  # fmt: skip
+    place = f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB"
+    return f"{where['date']}: {place}, kernel {where['kernel']}, Python {where['python']}."

@@ -94,7 +94,7 @@ def test_an_empty_ledger_makes_an_empty_report() -> None:
     empty = summary([], {}, SINCE, NOW, snapshot=Snapshot(NOW))
     assert not any((empty.out, empty.incidents, empty.causes, empty.timelines))
     assert "every node is in service" in page.html(empty)
-    assert markdown.report(empty).startswith("# 0 of 0 nodes out, 0 drains, 0.0 node-days lost\n")
+    assert markdown.report(empty).startswith("# 0 of 0 nodes out, 0 drains, 0.0 node-hours lost\n")
 
 
 kinds = st.sampled_from(list(EventKind))
