@@ -44,7 +44,8 @@ def cluster(*nodes: Node, jobs: tuple[Job, ...] = (), reservations: tuple[Reserv
 
 def verdict(name: str, *, confirmed: bool = True, hard: bool = False, checks: tuple[str, ...] = ("busy_s",)) -> Verdict:
     return Verdict(name, Health.SUSPECT, Level.NODE, "processor throttled", ("busy time 48% slower",), NOW,
-                   relative=0.5, confirmed=confirmed, hard=hard, kinds=(Kind.STEPS, Kind.HOST), checks=checks)  # fmt: skip
+                   relative=0.5, confirmed=confirmed, hard=hard,
+                   kinds=(Kind.STEPS, Kind.HOST), checks=checks)  # fmt: skip
 
 
 def draining(name: str, **fields: object) -> Standing:
