@@ -5,7 +5,9 @@ full, and as a long round trip of the node's connections. Retransmits are made b
 """
 
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,6 +18,7 @@ from guardctl.words.policy import Policy
 from guardctl.words.records import Reading, Source, Value
 
 PROC = Path("/proc")
+LATE: list[subprocess.Popen[str]] = []  # children that even SIGKILL has not ended yet: reaped when they do
 DEADLINE_S = 5.0  # for one command of iproute2
 SS_SOCKET = re.compile(r"\brtt:(?P<rtt_ms>[\d.]+)/.*?\bbytes_sent:(?P<sent>\d+)")
 BULK_BYTES = 2**20  # a connection that has sent less says nothing about the link's queue
@@ -99,13 +102,20 @@ def _link(folder: Path) -> dict[str, Value]:
 
 
 def _said(*argv: str) -> str:
-    """What a command of iproute2 printed; empty if it is not here, fails or is late."""
+    """What a command printed; empty if it is not here, fails or is late: then it is killed, and not waited for."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-                              stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 text=True, start_new_session=True)  # fmt: skip
+    except OSError:
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    try:
+        printed, _ = child.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        LATE.append(child)
+        LATE[:] = [each for each in LATE if each.poll() is None]
+        return ""
+    return printed if child.returncode == 0 else ""
 
 
 def _text(path: Path) -> str:

@@ -1,5 +1,6 @@
 """What /proc, sysfs and cgroups look like, and what is made of it."""
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -155,3 +156,26 @@ def test_a_name_that_could_leave_its_folder_is_none(name: str) -> None:
 def test_the_node_is_who_slurm_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "gpu-07.rack1")
     assert identity.node_name() == "gpu-07.rack1"
+
+
+# --- commands that do not end ---------------------------------------------------------------------------------------
+
+
+def test_a_command_that_hangs_is_killed_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net, "DEADLINE_S", 0.2)
+    began = time.monotonic()
+    assert net._said("sh", "-c", "trap '' TERM; echo half; sleep 60 & wait") == ""
+    assert time.monotonic() - began < 5
+    for child in net.LATE:
+        child.wait(timeout=10)
+
+
+def test_round_trips_are_weighted_by_what_was_sent() -> None:
+    text = (
+        "0 0 10.77.1.2:40000 10.77.1.3:29500\n\t cubic wscale:7,7 rto:204 rtt:20.0/3 mss:1448 bytes_sent:30000000 x\n"
+        "0 0 10.77.1.2:40001 10.77.1.4:29500\n\t cubic rto:204 rtt:4.0/1 mss:1448 bytes_sent:10000000 x\n"
+        "0 0 10.77.1.2:6818 10.77.1.254:33000\n\t cubic rto:204 rtt:900.0/1 mss:1448 bytes_sent:800 x\n"
+    )
+    assert net.parse_rtt_ms(text) == pytest.approx(16.0)
+    assert net.parse_rtt_ms(text[-120:]) is None
+    assert net.parse_rtt_ms("") is None
