@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.rule import Rule
@@ -46,6 +46,10 @@ class Screen:
     def say(self, words: str) -> None:
         """A sentence; rich markup is allowed."""
         self.console.print(words)
+
+    def show(self, picture: RenderableType) -> None:
+        """A table, or whatever else rich can draw."""
+        self.console.print(picture)
 
     def event(self, event: Event) -> None:
         """A line of the ledger, as it is written."""

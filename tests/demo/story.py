@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from guardctl.report import tables
+from guardctl.report.rows import StepRow
 from guardctl.words.records import EventKind, State
 from tests.demo.draw import Draw
 from tests.demo.screen import Screen
@@ -131,6 +133,7 @@ class Story:
         with self.screen.waiting(f"job {job} goes on from its checkpoint on {hosts}"):
             self.site.lab.wait(lambda: len(self.site.step_times(job)) > SHOWN_STEPS + 3, 150, "steps of the second job")
         self.times["after"] = self.step_time(job)
+        self.screen.show(tables.steps([StepRow("a training step", self.times["before"], self.times["after"])]))
         self.site.end_job(job)
         self.site.lab.wait(lambda: not self.site.running(job), 60, f"job {job} to end")
 
