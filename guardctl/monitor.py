@@ -120,8 +120,10 @@ def _is_orphaned(sweep: Sweep, standings: Mapping[str, Standing], snapshot: Snap
 
 
 def _drains_at(world: World, now: datetime) -> list[datetime]:
+    """When we took nodes out lately, once per incident: a quarantined node that fails its sweep was out already."""
     since = now - timedelta(seconds=world.policy.act.window_s)
-    return [event.at for event in world.ledger.events(since=since, kinds=[EventKind.DRAINED])]
+    drains = world.ledger.events(since=since, kinds=[EventKind.DRAINED])
+    return list({event.incident: event.at for event in reversed(drains)}.values())
 
 
 # --- what it means --------------------------------------------------------------------------------------------------
