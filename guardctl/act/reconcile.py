@@ -54,6 +54,14 @@ def _reserved(node: Node, standing: Standing, snapshot: Snapshot, who: Claim) ->
     if who in {Claim.FOREIGN, Claim.DISPUTED}:
         yield EventKind.RESUMED_BY_OTHER, f"{_somebody(node)} drained it during its quarantine: theirs now", {}
     elif standing.reservation not in {each.name for each in snapshot.reservations_on(node.name)}:
+        yield from _unreserved(standing)
+
+
+def _unreserved(standing: Standing) -> Iterator[News]:
+    """Our reservation is gone: by our own release, its end, or a person. A convicted node is drained all the same."""
+    if standing.outcome is EventKind.SWEEP_PASSED:
+        yield EventKind.RELEASED, "passed its sweep; the record of its release was lost", {}
+    elif standing.outcome is not EventKind.SWEEP_FAILED:
         yield EventKind.RESUMED_BY_OTHER, f"our reservation {standing.reservation} is gone", {}
 
 

@@ -180,6 +180,11 @@ def test_a_failed_node_is_drained_before_its_reservation_goes() -> None:
     assert [(each.kind, each.nodes) for each in actions] == [(ActionKind.RELEASE, ("n2",))]
 
 
+def test_a_convicted_node_is_drained_also_when_its_reservation_ran_out() -> None:
+    failed = in_quarantine("n1", EventKind.SWEEP_FAILED, state=State.REPAIR)
+    assert kinds(decide([], {"n1": failed}, cluster(node("n1")), ACT, NOW)) == [ActionKind.HOLD]
+
+
 def test_nobody_is_released_while_one_of_the_sweep_has_no_outcome() -> None:
     view = cluster(node("n1", "ALLOCATED"), node("n2"), reservations=(ours("n1", "n2"),))
     standings = {"n1": in_quarantine("n1", None), "n2": in_quarantine("n2", EventKind.SWEEP_PASSED)}

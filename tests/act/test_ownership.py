@@ -71,6 +71,8 @@ SWEEPING = Standing("n1", State.SWEEPING, NOW, "4k2", reservation="guardctl_4k2"
         (FREE, Standing("n1", incident="4k2", intent=MARK), (), [EventKind.DRAIN_FAILED]),
         (FREE, SWEEPING, (RESERVATION,), []),
         (FREE, SWEEPING, (), [EventKind.RESUMED_BY_OTHER]),
+        (FREE, replace(SWEEPING, outcome=EventKind.SWEEP_PASSED), (), [EventKind.RELEASED]),
+        (FREE, replace(SWEEPING, outcome=EventKind.SWEEP_FAILED), (), []),
         (replace(NODE, reason="dimm", reason_user="ann"), SWEEPING, (RESERVATION,), [EventKind.RESUMED_BY_OTHER]),
         (None, OURS, (), []),
     ],
