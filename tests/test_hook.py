@@ -78,24 +78,31 @@ def test_a_hard_fault_that_may_not_refuse_is_noted_and_said(run_dir: Path) -> No
 
 # --- what is no verdict ---------------------------------------------------------------------------------------------
 
-BROKEN: dict[str, tuple[object, str]] = {
-    "expired": (verdict(expires_at=time.time() - 9), "expired"),
-    "from the future": (verdict(at=time.time() + 3600, expires_at=time.time() + 7200), "future"),
-    "before the boot": (verdict(boot_id="another"), "last boot"),
-    "other schema": (verdict(schema="guardctl.verdict/2"), "schema"),
-    "no times": (verdict(at=None), "no times"),
-    "not a number": (verdict(expires_at=float("nan")), "expired"),
-    "a list": ([1], "schema"),
+BROKEN: dict[str, tuple[dict[str, object], str]] = {  # times count from when the test runs
+    "expired": ({"expires_at": -9}, "expired"),
+    "from the future": ({"at": 3600, "expires_at": 7200}, "future"),
+    "before the boot": ({"boot_id": "another"}, "last boot"),
+    "other schema": ({"schema": "guardctl.verdict/2"}, "schema"),
+    "no times": ({"at": None}, "no times"),
+    "not a number": ({"expires_at": float("nan")}, "expired"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_verdict_that_does_not_count_is_a_warning(run_dir: Path, name: str) -> None:
-    content, words = BROKEN[name]
-    (run_dir / "verdict.json").write_text(json.dumps(content), encoding="utf-8")
+    changes, words = BROKEN[name]
+    now = time.time()
+    leave(run_dir, **{key: now + value if isinstance(value, int) else value for key, value in changes.items()})
     done = run("prolog", run_dir)
     assert (done.returncode, done.stdout) == (0, "")
     assert words in done.stderr
+
+
+def test_a_document_that_is_no_object_is_a_warning(run_dir: Path) -> None:
+    (run_dir / "verdict.json").write_text("[1]", encoding="utf-8")
+    done = run("prolog", run_dir)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "schema" in done.stderr
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 60_000, b" " * 70_000 + b"{}", b"9" * 5000])
