@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 NODES ?= 8
 SEED ?=
 
-.PHONY: help demo lab test test-fast check format bench system clean
+.PHONY: environment help demo lab test test-fast check format bench system clean
 
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,11 +43,14 @@ system:  ## Debian packages for the lab and the environment, where we may instal
 
 $(VENV)/.ready: pyproject.toml tests/lab/install.sh
 	@sh tests/lab/install.sh
+	@$(MAKE) --no-print-directory environment  # a make of its own, which looks for the Python that was just installed
+	@touch $@
+
+environment:
 	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or newer: set PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
-	@touch $@
 
 clean:  ## take down labs of this checkout and remove what was built
 	-test -x $(BIN)/python && $(BIN)/python -m tests.lab down

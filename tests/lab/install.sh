@@ -26,4 +26,6 @@ export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
 [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy"; chmod 755 "$policy"; trap 'rm -f "$policy"' EXIT; }
 # shellcheck disable=SC2086  # a list of words
+missing=$(printf '%s\n' $missing | sort -u)
+# shellcheck disable=SC2086
 apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing >/dev/null
