@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+from functools import cache
 from pathlib import Path
 
 from tests.lab import cgroups
@@ -29,4 +31,15 @@ def missing() -> str | None:
         return f"the lab needs {', '.join(programs)}: {PACKAGES}"
     if cgroups.find() is None:
         return "the lab needs a writable cgroup cpu controller (v1 or v2): run it outside an unprivileged container"
-    return None
+    return _namespaces()
+
+
+@cache
+def _namespaces() -> str | None:
+    """What keeps a process from having namespaces of its own, in the words of the system."""
+    done = subprocess.run(["unshare", "--net", "--mount", "--uts", "true"], env={"PATH": PATH}, capture_output=True,
+                          text=True, check=False, timeout=10)  # fmt: skip
+    if done.returncode == 0:
+        return None
+    said = done.stderr.strip().splitlines()[-1:] or ["unshare fails"]
+    return f"the lab needs namespaces of its own ({said[0]}): run it on a machine, not in a chroot or a plain container"
