@@ -18,6 +18,8 @@ from guardctl.words.policy_text import render
 from guardctl.words.records import Event, EventKind
 from tests import cli_surface
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "docs" / "examples" / "model.toml"
 HEAVY = {"pandas", "numpy", "torch", "sqlalchemy", "pydantic", "matplotlib", "pyarrow", "alembic"}

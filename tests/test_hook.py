@@ -15,6 +15,8 @@ import pytest
 
 from guardctl import hook
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOOK = CHECKOUT / "guardctl/hook.py"
 BOOT_ID = Path(hook.BOOT_ID).read_text(encoding="ascii").strip()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 CONFTEST = Path(__file__).with_name("conftest.py")
 CONFIG = "[pytest]\naddopts = -ra --strict-markers\nmarkers = lab: needs the lab\n"
 LAB = """

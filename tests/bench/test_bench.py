@@ -12,6 +12,8 @@ from guardctl.words.records import ActionKind
 from tests.bench import __main__ as bench
 from tests.bench import agent, commands, document, ledger, processes, steptimer, tick, world
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 
 def test_costs_count_what_a_command_leaves_behind() -> None:
     """A grandchild that outlives its parent and then works for 0.2 s."""

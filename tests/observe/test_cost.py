@@ -11,6 +11,8 @@ import pytest
 
 from guardctl.steptimer import StepTimer
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 BIN = Path(sys.executable).parent
 MAX_HOOK_S = 0.030  # over Python itself: it runs twice for every job on every node
 MAX_HELP_S = 0.35

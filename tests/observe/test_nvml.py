@@ -14,6 +14,8 @@ from guardctl.observe import nvml, nvml_probe
 from guardctl.observe.nvml import Gpus, NvmlChild
 from tests.lab import gpus as lab_gpus
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 FRAME = """
 import json, os, signal, subprocess, sys

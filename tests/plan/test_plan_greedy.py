@@ -15,6 +15,8 @@ from guardctl.words.errors import InputError
 
 from .models import TEXT
 
+pytestmark = pytest.mark.slow  # searches for plans of 64 GPUs
+
 MODEL = parse(TEXT, name="m.toml")
 BEST = {"N": 700.0, "S1": 737.08, "S2": 737.08, "S3": 761.52, "S4": 800.78, "S5": 802.32, "S6": 764.56, "T3": 754.04,
         "R1": 800.78, "R2": 825.61}  # fmt: skip

@@ -13,6 +13,8 @@ import pytest
 from guardctl.sweep.files import folder
 from guardctl.sweep.results import GemmResult, PairResult, read
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 MEET = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "GUARDCTL_NODES": "n1 n2"}
 
 

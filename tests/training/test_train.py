@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 PROGRAM = Path(__file__).with_name("train.py")
 
 
