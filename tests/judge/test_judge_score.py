@@ -36,6 +36,7 @@ def test_a_rank_that_takes_twice_as_long() -> None:
     assert all(each.windows_slow == 0 and each.relative == pytest.approx(1.0) for each in found.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_noise_of_five_percent_is_never_enough(seed: int) -> None:
@@ -43,6 +44,7 @@ def test_noise_of_five_percent_is_never_enough(seed: int) -> None:
     assert max(each.windows_slow for each in found) < POLICY.judge.windows_slow
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 7), st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
 def test_twice_as_slow_is_always_seen_at_any_scale(bad: int, seed: int, scale: float) -> None:
@@ -50,6 +52,7 @@ def test_twice_as_slow_is_always_seen_at_any_scale(bad: int, seed: int, scale: f
     assert [each.node for each in score.rate(table, POLICY, NOW) if each.windows_slow >= 4] == [f"n{bad}"]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(6)), st.integers(0, 2**32 - 1))
 def test_order_of_rows_and_numbers_of_ranks_do_not_matter(order: list[int], seed: int) -> None:
