@@ -39,7 +39,7 @@ HW_COUNTERS = [
 
 def make_log(file: Path) -> None:
     """A kernel log as it is after boot."""
-    log(file, INFO, "Linux version 6.1.0-28-amd64 (debian-kernel@lists.debian.org)")
+    log(file, INFO, "Linux version 6.1.0-28-amd64 (builder@example.org)")
     log(file, INFO, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.124.06")
 
 
