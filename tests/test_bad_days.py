@@ -208,6 +208,17 @@ def about(site: Site, job: str) -> str:
     return site.lab.run(["scontrol", "show", "job", job], env={"TZ": "UTC"}).stdout
 
 
+def test_a_reservation_of_somebody_else_with_our_prefix_is_left_alone(site: Site) -> None:
+    site.lab.run(["scontrol", "create", "reservation", "ReservationName=guardctl_of_ann", "Nodes=n4", "StartTime=now",
+                  "Duration=60", "Users=root"])  # fmt: skip
+    try:
+        for _ in range(2):
+            site.tick()
+        assert "ReservationName=guardctl_of_ann" in reservations(site)
+    finally:
+        site.lab.run(["scontrol", "delete", "ReservationName=guardctl_of_ann"])
+
+
 def test_a_user_job_waits_outside_a_quarantine(site: Site, n1: str) -> None:
     site.guardctl("drain", n1, "--why", "looks slow")
     sweep_of(site, n1)

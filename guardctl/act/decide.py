@@ -40,21 +40,28 @@ def decide(
     `drains_at`: when we drained lately, for the budget. `stopped`: the kill switch is on, so nothing in Slurm changes.
     """
     view = View(tuple(verdicts), standings, snapshot, policy, now, tuple(drains_at))
-    actions = (*quarantine.ends(view), *quarantine.begins(view), *_watches(view), *_drains(view))
+    ends = tuple(quarantine.ends(view))
+    actions = (*ends, *quarantine.begins(view), *_watches(view), *_drains(view, _newly_out(view, ends)))
     return tuple(action for action in actions if action.kind in LEDGER_ONLY or not stopped)
 
 
 # --- drains ---------------------------------------------------------------------------------------------------------
 
 
-def _drains(view: View) -> Iterator[Action]:
-    """Drains for confirmed verdicts, the worst first, as many as the budget has."""
+def _newly_out(view: View, actions: Sequence[Action]) -> list[Node]:
+    """Nodes that holds of this tick take out of service: they use up the same budget."""
+    held = [action.nodes[0] for action in actions if action.kind is ActionKind.HOLD]
+    return [view.snapshot.nodes[name] for name in held if quarantine.is_in_service(view.standing(name))]
+
+
+def _drains(view: View, newly_out: Sequence[Node]) -> Iterator[Action]:
+    """Drains for confirmed verdicts, the worst first, as many as the budget has left after `newly_out`."""
     common = budget.common_causes(view.verdicts, len(budget.gpu_nodes(view.snapshot)), view.policy.act)
     left = budget.left(view.snapshot, view.standings, view.drains_at, view.policy.act, view.now)
-    taken: list[Node] = []
+    taken = list(newly_out)
     for verdict in sorted((each for each in view.verdicts if each.confirmed), key=_severity):
         node = view.snapshot.nodes.get(verdict.node)
-        if node is None or view.standing(verdict.node).state not in IN_SERVICE:
+        if node is None or node in newly_out or view.standing(verdict.node).state not in IN_SERVICE:
             continue
         refusal = rules.common(verdict, common) or rules.refusal(view, node, verdict.checks, taken)
         refusal = refusal or ("" if len(taken) < left.num_left else left.rule)

@@ -203,7 +203,13 @@ def _release(action: Action, standings: Mapping[str, Standing], world: World) ->
 
 
 def _unreserve(action: Action, _standings: Mapping[str, Standing], world: World) -> list[Event]:
-    world.cluster.unreserve(action.detail["reservation"])
+    """Delete a reservation of ours that is left over; one whose incident the ledger never had is somebody else's."""
+    name: str = action.detail["reservation"]
+    incident = name.removeprefix(f"{world.policy.quarantine.reservation_prefix}_")
+    if world.ledger.events(incident=incident, limit=1):
+        world.cluster.unreserve(name)
+    else:
+        log.info("reservation %s has our prefix but no incident of our ledger: left alone", name)
     return []
 
 

@@ -33,15 +33,29 @@ def begins(view: View) -> Iterator[Action]:
 
 
 def _holds(view: View) -> Iterator[Action]:
-    """A node that its sweep did not pass, or that a person holds, is drained; a reservation of ours goes only then."""
+    """A node that its sweep did not pass, or that a person holds, is drained; a reservation of ours goes only then.
+
+    A quarantined or held node is out already. One convicted while in service, as a partner or in a sweep that a
+    person asked for, needs the leave of every rule and of the budget.
+    """
+    left = budget.left(view.snapshot, view.standings, view.drains_at, view.policy.act, view.now)
+    taken: list[Node] = []
     for standing in view.standings.values():
         node = view.snapshot.nodes.get(standing.node)
         if node is None or node.drained or not _awaits_hold(standing):
             continue
-        refusal = _in_service_refusal(view, standing)
+        refusal = ""
+        if is_in_service(standing):
+            refusal = rules.refusal(view, node, ("sweep",), taken) or ("" if len(taken) < left.num_left else left.rule)
+            taken += [] if refusal else [node]
         kind = ActionKind.REFUSE if refusal else ActionKind.HOLD
         if not refusal or refusal != standing.refused:
             yield Action(kind, (standing.node,), refusal or standing.why, standing.incident)
+
+
+def is_in_service(standing: Standing) -> bool:
+    """Whether a drain of the node takes it out of service: nothing of ours or of a person's keeps it out yet."""
+    return standing.reservation is None and not standing.held
 
 
 def _awaits_hold(standing: Standing) -> bool:
@@ -49,13 +63,6 @@ def _awaits_hold(standing: Standing) -> bool:
     undecided = standing.outcome is EventKind.SWEEP_INCONCLUSIVE and standing.reservation is not None
     convicted = standing.outcome is EventKind.SWEEP_FAILED
     return standing.drain is None and (standing.held or convicted or undecided)
-
-
-def _in_service_refusal(view: View, standing: Standing) -> str:
-    """Only a node that a person swept while it was in service needs the leave to drain; a quarantined one is out."""
-    if standing.reservation is not None or standing.held:
-        return ""
-    return rules.refusal(view, view.snapshot.nodes[standing.node], ("sweep",))
 
 
 def _releases(view: View) -> Iterator[Action]:
@@ -92,7 +99,7 @@ def _draining(view: View, node: str) -> bool:
 
 
 def _our_reservations(view: View) -> list[Reservation]:
-    """Ours by name: the prefix and an incident that the ledger knows on one of its nodes, now or before."""
+    """Ours by the prefix of their name; whoever deletes one looks up its incident in the ledger first."""
     prefix = f"{view.policy.quarantine.reservation_prefix}_"
     return [each for name, each in view.snapshot.reservations.items() if name.startswith(prefix)]
 

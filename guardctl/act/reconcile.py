@@ -16,12 +16,16 @@ OUT_BY_DRAIN = frozenset({State.DRAINING, State.REPAIR, State.HELD, State.RETIRE
 
 
 def reconcile(snapshot: Snapshot, standings: Mapping[str, Standing], now: datetime, *, prefix: str) -> list[Event]:
-    """Events for every node whose state in Slurm is not what its standing says; `prefix` names our reservations."""
+    """Events for every node whose state in Slurm is not what its standing says.
+
+    `prefix` and an open incident make the name of a reservation of ours.
+    """
+    ours = frozenset(f"{prefix}_{each.incident}" for each in standings.values() if each.incident)
     events = []
     for name, node in snapshot.nodes.items():
         standing = standings.get(name, Standing(node=name))
         events += [
-            _event(standing, now, kind, why, detail) for kind, why, detail in _news(node, standing, snapshot, prefix)
+            _event(standing, now, kind, why, detail) for kind, why, detail in _news(node, standing, snapshot, ours)
         ]
     return events
 
@@ -29,14 +33,14 @@ def reconcile(snapshot: Snapshot, standings: Mapping[str, Standing], now: dateti
 News = tuple[EventKind, str, dict[str, Any]]
 
 
-def _news(node: Node, standing: Standing, snapshot: Snapshot, prefix: str) -> Iterator[News]:
+def _news(node: Node, standing: Standing, snapshot: Snapshot, ours: frozenset[str]) -> Iterator[News]:
     who = claim(node, standing)
     if who is Claim.INTENDED or standing.intent is not None:
         yield _intent(node, who)
     elif standing.reservation is not None:
         yield from _reserved(node, standing, snapshot, who)
     elif standing.state in OUT_BY_DRAIN and standing.drain is not None:
-        yield from _drained(node, standing, snapshot, who, prefix)
+        yield from _drained(node, standing, snapshot, who, ours)
     elif who is Claim.DISPUTED and standing.state is not State.DISPUTED:
         yield EventKind.DISPUTED, f"drained with our tag, but not by this ledger: {node.reason}", {}
     elif who is Claim.NONE and standing.state is State.DISPUTED:
@@ -65,22 +69,20 @@ def _unreserved(standing: Standing) -> Iterator[News]:
         yield EventKind.RESUMED_BY_OTHER, f"our reservation {standing.reservation} is gone", {}
 
 
-def _drained(node: Node, standing: Standing, snapshot: Snapshot, who: Claim, prefix: str) -> Iterator[News]:
+def _drained(node: Node, standing: Standing, snapshot: Snapshot, who: Claim, ours: frozenset[str]) -> Iterator[News]:
     if who is Claim.NONE:
-        yield from _undrained(node, standing, snapshot, prefix)
+        yield from _undrained(node, standing, snapshot, ours)
     elif who is Claim.FOREIGN:
         yield EventKind.RESUMED_BY_OTHER, f"{_somebody(node)} put another reason on it: theirs now", {}
     elif who is Claim.DISPUTED:
         yield EventKind.DISPUTED, f"our drain was changed by {_somebody(node)}: {node.reason}", {}
 
 
-def _undrained(node: Node, standing: Standing, snapshot: Snapshot, prefix: str) -> Iterator[News]:
+def _undrained(node: Node, standing: Standing, snapshot: Snapshot, ours: frozenset[str]) -> Iterator[News]:
     """Either we undrained it into our reservation and were killed before the record, or somebody resumed it."""
-    ours = f"{prefix}_{standing.incident}"
-    held_by = [each.name for each in snapshot.reservations_on(node.name) if each.name.startswith(f"{prefix}_")]
-    if standing.state is State.DRAINING and held_by:
-        name = ours if ours in held_by else held_by[0]
-        yield EventKind.QUARANTINED, "undrained into our reservation; its record was lost", {"reservation": name}
+    names = [each.name for each in snapshot.reservations_on(node.name) if each.name in ours]
+    if standing.state is State.DRAINING and names:
+        yield EventKind.QUARANTINED, "undrained into our reservation; its record was lost", {"reservation": names[0]}
     else:
         yield EventKind.RESUMED_BY_OTHER, "somebody resumed it", {}
 

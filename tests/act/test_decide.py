@@ -221,6 +221,22 @@ def test_the_kill_switch_leaves_only_notes() -> None:
     assert kinds(decide([verdict("n2")], standings, view, ACT, NOW, stopped=True)) == [ActionKind.SUSPECT]
 
 
+def convicted_in_service(name: str) -> Standing:
+    return Standing(name, State.SUSPECT, NOW, outcome=EventKind.SWEEP_FAILED, sweep="s1", why="every GPU slow")
+
+
+def test_sweeps_that_convict_many_nodes_in_service_stay_in_the_budget() -> None:
+    """A wrong reference fails everybody: no more than the cap is drained, what the monitor found included."""
+    nodes = [node(f"n{i}") for i in range(1, 9)]
+    standings = {each.name: convicted_in_service(each.name) for each in nodes[:5]}
+    actions = decide([verdict("n8"), verdict("n1")], standings, cluster(*nodes), replace_act(max_out=2), NOW)
+    out = [each.nodes[0] for each in actions if each.kind in {ActionKind.HOLD, ActionKind.DRAIN}]
+    assert out == ["n1", "n2"]
+    assert "act.max_out" in of_kind(actions[:3], ActionKind.REFUSE).why
+    observed = decide([], standings, cluster(*nodes), Policy(), NOW)
+    assert {each.kind for each in observed} == {ActionKind.REFUSE}
+
+
 flag_sets = st.sampled_from([(), ("DRAIN",), ("NOT_RESPONDING",), ("RESERVED",)])
 nodes_at_random = st.lists(
     st.tuples(st.sampled_from(["IDLE", "ALLOCATED", "DOWN"]), flag_sets), min_size=1, max_size=30

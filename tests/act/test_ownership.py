@@ -62,6 +62,7 @@ SWEEPING = Standing("n1", State.SWEEPING, NOW, "4k2", reservation="guardctl_4k2"
         (NODE, OURS, (), []),
         (FREE, OURS, (), [EventKind.RESUMED_BY_OTHER]),
         (FREE, OURS, (RESERVATION,), [EventKind.QUARANTINED]),
+        (FREE, OURS, (replace(RESERVATION, name="guardctl_of_ann"),), [EventKind.RESUMED_BY_OTHER]),
         (replace(NODE, reason="dimm", reason_user="ann"), OURS, (), [EventKind.RESUMED_BY_OTHER]),
         (replace(NODE, reason_user="ann"), OURS, (), [EventKind.DISPUTED]),
         (NODE, Standing("n1"), (), [EventKind.DISPUTED]),
