@@ -19,6 +19,12 @@ class Budget:
     num_left: int
     rule: str
 
+    def refusal(self, num_taken: int) -> str:
+        """Why there is no further drain after `num_taken` of this tick; empty while there is."""
+        if num_taken < self.num_left:
+            return ""
+        return f"{self.rule}, and this tick takes {num_taken}" if num_taken else self.rule
+
 
 def gpu_nodes(snapshot: Snapshot) -> tuple[Node, ...]:
     """The denominator: nodes with GPUs that are not powered down."""

@@ -64,7 +64,7 @@ def _drains(view: View, newly_out: Sequence[Node]) -> Iterator[Action]:
         if node is None or node in newly_out or view.standing(verdict.node).state not in IN_SERVICE:
             continue
         refusal = rules.common(verdict, common) or rules.refusal(view, node, verdict.checks, taken)
-        refusal = refusal or ("" if len(taken) < left.num_left else left.rule)
+        refusal = refusal or left.refusal(len(taken))
         taken += [] if refusal else [node]
         yield from _drain_or_refuse(view, verdict, refusal)
 
@@ -74,7 +74,7 @@ def _severity(verdict: Verdict) -> tuple[bool, float, str]:
 
 
 def _drain_or_refuse(view: View, verdict: Verdict, refusal: str) -> Iterator[Action]:
-    words = "; ".join((verdict.cause, *verdict.evidence[:2]))
+    words = "; ".join(dict.fromkeys((verdict.cause, *verdict.evidence[:2])))  # a hard fault is its own evidence
     if not refusal:
         yield Action(ActionKind.DRAIN, (verdict.node,), words, verdict=verdict)
     elif refusal != view.standing(verdict.node).refused:

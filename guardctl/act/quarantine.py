@@ -46,7 +46,7 @@ def _holds(view: View) -> Iterator[Action]:
             continue
         refusal = ""
         if is_in_service(standing):
-            refusal = rules.refusal(view, node, ("sweep",), taken) or ("" if len(taken) < left.num_left else left.rule)
+            refusal = rules.refusal(view, node, ("sweep",), taken) or left.refusal(len(taken))
             taken += [] if refusal else [node]
         kind = ActionKind.REFUSE if refusal else ActionKind.HOLD
         if not refusal or refusal != standing.refused:

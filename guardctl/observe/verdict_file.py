@@ -40,10 +40,14 @@ def document(
         "health": Health.FAULTY.value if hard else said["health"],
         "hard": bool(hard),
         "refuse": policy.hook.refuse,
-        "why": hard[0].detail if hard else said["why"],
+        "why": _said(hard[0]) if hard else said["why"],
         "kill_switch": str(policy.kill_switch),
         "findings": [{"check": e.check, "gpu": e.gpu, "detail": e.detail, "hard": e.hard} for e in findings],
     }
+
+
+def _said(finding: Finding) -> str:
+    return finding.detail if finding.gpu is None else f"GPU {finding.gpu}: {finding.detail}"
 
 
 def replace(path: Path, content: Mapping[str, Any]) -> None:

@@ -72,6 +72,12 @@ def test_a_confirmed_verdict_drains_with_the_numbers() -> None:
     assert actions[1].why == "processor throttled; busy time 48% slower"
 
 
+def test_a_reason_says_a_hard_fault_once() -> None:
+    lost = replace(verdict("n1", hard=True), cause="GPU 3: off the bus", evidence=("GPU 3: off the bus", "Xid 79"))
+    drain = of_kind(decide([lost], {}, cluster(node("n1")), ACT, NOW), ActionKind.DRAIN)
+    assert drain.why == "GPU 3: off the bus; Xid 79"
+
+
 def test_one_signal_is_only_watched() -> None:
     actions = decide([verdict("n1", confirmed=False)], {}, cluster(node("n1")), ACT, NOW)
     assert kinds(actions) == [ActionKind.SUSPECT]
@@ -116,7 +122,7 @@ def test_the_worst_goes_first_when_the_budget_is_short() -> None:
     ]
     actions = decide(verdicts, {}, cluster(*(node(f"n{i}") for i in range(1, 9))), replace_act(max_out=1), NOW)
     assert of_kind(actions, ActionKind.DRAIN).nodes == ("n2",)
-    assert "act.max_out" in of_kind(actions, ActionKind.REFUSE).why
+    assert of_kind(actions, ActionKind.REFUSE).why == "0 nodes are out, act.max_out is 1, and this tick takes 1"
 
 
 def test_the_same_finding_on_many_nodes_is_a_common_cause() -> None:

@@ -26,7 +26,7 @@ for line in sys.stdin:
     print(json.dumps({"num_gpus": 1} if ask["op"] == "count" else {
         "values": {"pci_bus_id": "00000000:18:00.0"}, "uuid": "GPU-0", "serial": "165", "lost": False}), flush=True)
 """
-LOST = Finding("n1", "gpu_lost", "GPU 0 is lost", hard=True, at=NOW, gpu=0)
+LOST = Finding("n1", "gpu_lost", "kernel log: GPU fell off the bus", hard=True, at=NOW, gpu=0)
 
 
 def policy_of(folder: Path, **hook_policy: object) -> Policy:
@@ -95,7 +95,7 @@ def test_the_hook_believes_what_the_agent_wrote(probes: agent.Probes, monkeypatc
     agent.one_pass(probes, well, NOW)
     assert ask_hook(probes.policy, monkeypatch) == (0, "", "")
     agent.one_pass(probes, broken, NOW)
-    assert ask_hook(probes.policy, monkeypatch) == (1, "refuse: GPU 0 is lost", "")
+    assert ask_hook(probes.policy, monkeypatch) == (1, "refuse: GPU 0: kernel log: GPU fell off the bus", "")
     probes.policy.kill_switch.touch()
     assert ask_hook(probes.policy, monkeypatch)[0] == 0
 
@@ -180,7 +180,7 @@ def test_our_own_hard_finding_goes_before_what_the_monitor_said() -> None:
         ([], None, ("HEALTHY", False, "")),
         ([soft], None, ("HEALTHY", False, "")),
         ([], said, ("SUSPECT", False, said["why"])),
-        ([soft, LOST], said, ("FAULTY", True, LOST.detail)),
+        ([soft, LOST], said, ("FAULTY", True, f"GPU 0: {LOST.detail}")),
         ([], {"health": "FAULTY", "why": "sweep failed"}, ("FAULTY", False, "sweep failed")),
     ]:
         found = verdict_file.document("n1", "boot", findings, monitor, policy, NOW)
