@@ -8,6 +8,7 @@ import pytest
 
 from guardctl.words.records import EventKind, State
 from tests.lab import Lab, missing
+from tests.lab.errors import LabError
 from tests.site import Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
@@ -76,7 +77,11 @@ def tick_until(site: Site, node: str, *states: State, timeout_s: float = 280) ->
         site.tick()
         return site.states(node)[0] in states
 
-    site.lab.wait(look, timeout_s, f"{node} to be {' or '.join(states)}")
+    try:
+        site.lab.wait(look, timeout_s, f"{node} to be {' or '.join(states)}")
+    except LabError as error:
+        story = site.guardctl("ledger", "history", "--limit", "25").stdout
+        raise AssertionError(f"{error}\n{story}\n{site.guardctl('sweep', 'show').stdout}") from error
 
 
 def test_controller_down(site: Site) -> None:
